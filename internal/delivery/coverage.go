@@ -34,10 +34,12 @@ func ParseCoverage(geojson []byte) (*Coverage, error) {
 	if len(geojson) > maxCoverageBytes {
 		return nil, fmt.Errorf("has %d bytes; at most %d are allowed", len(geojson), maxCoverageBytes)
 	}
+
 	shapes, err := decodeCoverage(geojson)
 	if err != nil {
 		return nil, err
 	}
+
 	c := &Coverage{}
 	vertices := 0
 	for i, rings := range shapes {
@@ -48,19 +50,24 @@ func ParseCoverage(geojson []byte) (*Coverage, error) {
 		if vertices += n; vertices > maxCoverageVertices {
 			return nil, fmt.Errorf("has more than %d vertices", maxCoverageVertices)
 		}
+
 		box := poly.Rect()
 		if i == 0 {
 			c.bounds = box
 		}
+
 		c.bounds.Min = geometry.Point{X: min(c.bounds.Min.X, box.Min.X), Y: min(c.bounds.Min.Y, box.Min.Y)}
 		c.bounds.Max = geometry.Point{X: max(c.bounds.Max.X, box.Max.X), Y: max(c.bounds.Max.Y, box.Max.Y)}
 		c.polygons = append(c.polygons, poly)
 	}
+
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, geojson); err != nil {
 		return nil, errors.New("must be a GeoJSON Polygon or MultiPolygon, and is no valid JSON")
 	}
+
 	c.json = compact.Bytes()
+
 	return c, nil
 }
 
@@ -92,8 +99,10 @@ func (c *Coverage) Polygons() (polygons [][][]Point) {
 			}
 			rings = append(rings, ring)
 		}
+
 		polygons = append(polygons, rings)
 	}
+
 	return polygons
 }
 
@@ -109,6 +118,7 @@ func decodeCoverage(geojson []byte) ([][][]position, error) {
 	if err := json.Unmarshal(geojson, &members); err != nil {
 		return nil, errors.New("must be a GeoJSON Polygon or MultiPolygon, and is no JSON object")
 	}
+
 	var kind string
 	_ = json.Unmarshal(members["type"], &kind) // what is no string is no type
 	var polygons [][][]position
@@ -121,6 +131,7 @@ func decodeCoverage(geojson []byte) ([][][]position, error) {
 	default:
 		return nil, fmt.Errorf("must be a GeoJSON Polygon or MultiPolygon, not %q", kind)
 	}
+
 	if len(members["coordinates"]) == 0 {
 		return nil, errors.New("has no coordinates")
 	}
@@ -130,6 +141,7 @@ func decodeCoverage(geojson []byte) ([][][]position, error) {
 	if len(polygons) == 0 {
 		return nil, errors.New("has no polygon")
 	}
+
 	return polygons, nil
 }
 
@@ -138,6 +150,7 @@ func buildPolygon(rings [][]position) (*geometry.Poly, int, error) {
 	if len(rings) == 0 {
 		return nil, 0, errors.New("it has no ring")
 	}
+
 	total := 0
 	checked := make([][]geometry.Point, len(rings))
 	for i, ring := range rings {
@@ -148,7 +161,9 @@ func buildPolygon(rings [][]position) (*geometry.Poly, int, error) {
 		}
 		checked[i] = points
 	}
+
 	index := geometry.IndexOptions{Kind: geometry.QuadTree, MinPoints: 16}
+
 	return geometry.NewPoly(checked[0], checked[1:], &index), total, nil
 }
 
@@ -156,6 +171,7 @@ func checkRing(ring []position) ([]geometry.Point, error) {
 	if len(ring) < minRingPositions {
 		return nil, fmt.Errorf("it has %d positions; a closed ring needs at least %d", len(ring), minRingPositions)
 	}
+
 	points := make([]geometry.Point, len(ring))
 	for i, at := range ring {
 		if len(at) < 2 || at[0] == nil || at[1] == nil {
@@ -167,9 +183,11 @@ func checkRing(ring []position) ([]geometry.Point, error) {
 		}
 		points[i] = p
 	}
+
 	if points[0] != points[len(points)-1] {
 		return nil, errors.New("it is not closed: the last position must repeat the first")
 	}
+
 	return points, nil
 }
 
@@ -197,6 +215,7 @@ func InTurkey(p Point) bool {
 	if turkey.Contains(p) {
 		return true
 	}
+
 	const reach = 0.02 // degrees, more than the tolerance at these latitudes
 	southWest, northEast := turkey.bounds.Min, turkey.bounds.Max
 	// Written so that NaN is refused as well.
@@ -204,6 +223,7 @@ func InTurkey(p Point) bool {
 		p.Longitude >= southWest.X-reach && p.Longitude <= northEast.X+reach) {
 		return false
 	}
+
 	for _, polygon := range turkey.polygons {
 		for i := range polygon.Exterior.NumSegments() {
 			if distance(polygon.Exterior.SegmentAt(i), p) <= turkeyTolerance {
@@ -211,6 +231,7 @@ func InTurkey(p Point) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -246,9 +267,11 @@ func metresPerDegree(latitude float64) (perLatitude, perLongitude float64) {
 		eccentricity2    = 0.00669437999014
 		perDegree        = math.Pi / 180
 	)
+
 	sin, cos := math.Sincos(latitude * perDegree)
 	w := 1 - eccentricity2*sin*sin
 	normal := equatorialRadius / math.Sqrt(w)
 	meridional := normal * (1 - eccentricity2) / w
+
 	return meridional * perDegree, normal * cos * perDegree
 }

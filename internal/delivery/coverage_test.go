@@ -49,6 +49,7 @@ func TestCoverage_ContainsWhatItEncloses(t *testing.T) {
 			t.Errorf("multipolygon, %v: got %v", c.p, got)
 		}
 	}
+
 	low, high := both.bounds.Min, both.bounds.Max
 	check(t, low.Y == 39 && low.X == 28 && high.Y == 42 && high.X == 33, "bounds %v %v", low, high)
 }
@@ -105,10 +106,12 @@ func TestParseCoverage_BoundsSizeAndPoints(t *testing.T) {
 	if _, err := ParseCoverage(circle(20_001, 0.5)); err == nil || !strings.Contains(err.Error(), "more than 20000 vertices") {
 		t.Errorf("20,001 vertices: %v", err)
 	}
+
 	half := strings.TrimSuffix(strings.TrimPrefix(string(circle(10_001, 0.5)), `{"type":"Polygon","coordinates":`), `}`)
 	if _, err := ParseCoverage([]byte(`{"type":"MultiPolygon","coordinates":[` + half + `,` + half + `]}`)); err == nil || !strings.Contains(err.Error(), "more than 20000 vertices") {
 		t.Errorf("two parts of 10,001 vertices: %v", err)
 	}
+
 	padded := donut + strings.Repeat(" ", maxCoverageBytes-len(donut))
 	if _, err := ParseCoverage([]byte(padded)); err != nil {
 		t.Errorf("1 MB: %v", err)
@@ -130,11 +133,13 @@ func star(n int, radius func(i int) float64) []byte {
 		r := radius(i)
 		ring[i] = [2]float64{29 + math.Round(r*math.Cos(angle)*1e5)/1e5, 41 + math.Round(r*math.Sin(angle)*1e5)/1e5}
 	}
+
 	ring[n-1] = ring[0]
 	text, err := json.Marshal(ring)
 	if err != nil {
 		panic(err)
 	}
+
 	return fmt.Appendf(nil, `{"type":"Polygon","coordinates":[%s]}`, text)
 }
 
@@ -149,6 +154,7 @@ func TestCoverage_AgreesWithAPlainRing(t *testing.T) {
 		if err := json.Unmarshal(geojson, &shape); err != nil {
 			t.Fatal(err)
 		}
+
 		for range 20 {
 			at := orb.Point{rapid.Float64Range(27.9, 30.1).Draw(t, "lon"), rapid.Float64Range(39.9, 42.1).Draw(t, "lat")}
 			got, want := c.Contains(Point{at[1], at[0]}), planar.RingContains(shape.Coordinates[0], at)
@@ -169,6 +175,7 @@ func FuzzParseCoverage(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		var members map[string]any
 		require(t, json.Unmarshal(geojson, &members) == nil && (members["type"] == "Polygon" || members["type"] == "MultiPolygon"), "accepted %s", geojson)
 		low, high := Point{c.bounds.Min.Y, c.bounds.Min.X}, Point{c.bounds.Max.Y, c.bounds.Max.X}

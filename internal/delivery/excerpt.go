@@ -27,6 +27,7 @@ func Excerpt(text string, limit int) string {
 		if !printable {
 			r = ' '
 		}
+
 		if r == ' ' && spaced {
 			continue
 		}
@@ -35,10 +36,12 @@ func Excerpt(text string, limit int) string {
 			excerpt.WriteRune('…')
 			break
 		}
+
 		excerpt.WriteRune(r)
 		written++
 		spaced = r == ' '
 	}
+
 	return strings.TrimSuffix(excerpt.String(), " ")
 }
 

@@ -39,6 +39,7 @@ func TestForeign_CutsTheTextAndKeepsTheCause(t *testing.T) {
 	if Foreign(nil) != nil {
 		t.Error("no error became one")
 	}
+
 	cause := fmt.Errorf("%w: %s", ErrUnavailable, strings.Repeat("\xff\x00\r\nş", 10_000))
 	err := Foreign(cause)
 	text := err.Error()

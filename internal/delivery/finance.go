@@ -64,10 +64,12 @@ func AppendReportAvailable(dst []byte, r *AvailableReport) []byte {
 	if r.Month != "" {
 		dst = appendText(dst, "month", r.Month)
 	}
+
 	if r.Seal.Sequence != 0 {
 		dst = strconv.AppendInt(append(dst, `,"seal":{"sequence":`...), int64(r.Seal.Sequence), 10)
 		dst = append(appendText(dst, "sha256", r.Seal.SHA256), '}')
 	}
+
 	dst = append(dst, `,"files":[`...)
 	for i, f := range r.Files {
 		if i > 0 {
@@ -77,5 +79,6 @@ func AppendReportAvailable(dst []byte, r *AvailableReport) []byte {
 		dst = appendText(dst, "name", f.Name)
 		dst = append(appendText(dst, "sha256", f.SHA256), '}')
 	}
+
 	return append(appendTimeField(append(dst, ']'), "at", r.At), '}')
 }

@@ -34,28 +34,34 @@ func ParseMoney(literal string) (Money, error) {
 		mantissa = literal[:i]
 		exponent, err = strconv.ParseInt(literal[i+1:], 10, 32) // what is beyond that becomes its limit
 	}
+
 	mantissa, negative := strings.CutPrefix(mantissa, "-")
 	whole, fraction, hasFraction := strings.Cut(mantissa, ".")
 	if errors.Is(err, strconv.ErrSyntax) || !isDigits(whole) || len(whole) > 1 && whole[0] == '0' || hasFraction && !isDigits(fraction) {
 		return Money{}, errMoney
 	}
+
 	// The value is the significant digits times ten to the scale.
 	digits := strings.TrimLeft(whole+fraction, "0")
 	significant := strings.TrimRight(digits, "0")
 	if significant == "" {
 		return Money{Set: true}, nil
 	}
+
 	scale := exponent - int64(len(fraction)) + int64(len(digits)-len(significant))
 	if negative || scale < -2 || int64(len(significant))+scale > maxMoneyDigits {
 		return Money{}, errMoney
 	}
+
 	minor, err := strconv.ParseInt(significant, 10, 64)
 	if err != nil {
 		return Money{}, errMoney
 	}
+
 	for range scale + 2 {
 		minor *= 10
 	}
+
 	return Money{Minor: minor, Set: true}, nil
 }
 
@@ -124,10 +130,12 @@ func ParseTime(s string) (time.Time, error) {
 	if i := strings.LastIndexAny(s, "Z+-"); i > len(time.DateOnly) {
 		clock, zone = s[:i], s[i:]
 	}
+
 	layout := "2006-01-02T15:04:05Z07:00"
 	if len(clock) <= len("2006-01-02T15:04") {
 		layout = "2006-01-02T15:04Z07:00"
 	}
+
 	switch len(zone) {
 	case 0:
 		layout = layout[:len(layout)-len("Z07:00")]
@@ -136,16 +144,19 @@ func ParseTime(s string) (time.Time, error) {
 	case 5:
 		layout = layout[:len(layout)-len(":00")] + "00"
 	}
+
 	at, err := time.ParseInLocation(layout, s, Istanbul)
 	if err != nil {
 		return time.Time{}, errTime
 	}
+
 	// Package time takes shorter hours, longer fractions and larger offsets.
 	_, offset := at.Zone()
 	if clock[13] != ':' || len(clock) > len("2006-01-02T15:04:05.123456789") ||
 		offset <= -maxOffset || offset >= maxOffset || len(zone) > 3 && zone[len(zone)-2] == '6' {
 		return time.Time{}, errTime
 	}
+
 	return at.In(Istanbul), nil
 }
 

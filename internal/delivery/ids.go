@@ -108,6 +108,7 @@ func MakeOrderID(partition int, day uint16, digest Digest) OrderID {
 	id[8] = 0x80 | byte(partition)&0x3f
 	id[9] = byte(day)
 	copy(id[10:16], digest[6:12])
+
 	return id
 }
 
@@ -149,6 +150,7 @@ func ParseEventID(s string) (OrderID, uint64, error) {
 	if len(s) != 4+48 || s[:4] != "evt_" {
 		return OrderID{}, 0, fmt.Errorf("event id %q does not name an order's event", s)
 	}
+
 	var raw [24]byte
 	if _, err := hex.Decode(raw[:], []byte(s[4:])); err != nil {
 		return OrderID{}, 0, fmt.Errorf("event id %q: %w", s, err)

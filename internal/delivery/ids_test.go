@@ -54,6 +54,7 @@ func TestParseIDs_RefuseOtherSpellings(t *testing.T) {
 			t.Errorf("account id %q was accepted", s)
 		}
 	}
+
 	if _, err := ParseOrderID("7c9e6679-7425-40de-944b-e07fc1f90ae7"); err == nil {
 		t.Error("a UUID of version 4 was accepted as an order id")
 	}
@@ -67,6 +68,7 @@ func TestIDs_SurviveTheirText(t *testing.T) {
 	if got, err := ParseFleetID(fleet.String()); err != nil || got != fleet || got.IsZero() {
 		t.Errorf("fleet: %v, %v", got, err)
 	}
+
 	check(t, DayOf(time.Date(1970, 1, 11, 23, 59, 59, 0, time.UTC)) == 10, "the tenth day is not 10")
 }
 
@@ -106,6 +108,7 @@ func TestEventID_NamesOneVersion(t *testing.T) {
 // order by.
 func TestLogValue_IsReadableInEveryFormat(t *testing.T) {
 	t.Parallel()
+
 	account, fleet := NewAccountID(), NewFleetID()
 	order := OrderID(account)
 	for _, handler := range []func(*bytes.Buffer) slog.Handler{

@@ -40,6 +40,7 @@ func TestMoney_IsWrittenWithTwoDecimals(t *testing.T) {
 			t.Errorf("%+v: got %q, want %q", m, got, want)
 		}
 	}
+
 	if got := (Money{1250, true}).Decimal().String(); got != "12.5" {
 		t.Errorf("decimal %s", got)
 	}
@@ -50,6 +51,7 @@ func FuzzParseMoney(f *testing.F) {
 	for _, seed := range []string{"0", "12.50", "1e2", "-1", "9999999.99", "0.001", "1e-2", "00", "1.e1", "1E000000"} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, literal string) {
 		got, err := ParseMoney(literal)
 		want, ok := moneyByRational(literal)
@@ -68,13 +70,16 @@ func moneyByRational(literal string) (minor int64, ok bool) {
 		// An exponent too long to compute with: only zero may carry it.
 		return 0, strings.Trim(literal[:i], "-0.") == ""
 	}
+
 	r, isRational := new(big.Rat).SetString(literal)
 	if !isRational {
 		return 0, false
 	}
+
 	r.Mul(r, big.NewRat(100, 1))
 	if !r.IsInt() || r.Sign() < 0 || r.Cmp(big.NewRat(MaxMoneyMinor, 1)) > 0 {
 		return 0, false
 	}
+
 	return r.Num().Int64(), true
 }

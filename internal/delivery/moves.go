@@ -90,6 +90,7 @@ func Decide(o *Order, u Update, now time.Time) Decision {
 	case u.Kind == KindSwap || o.Courier.IsZero():
 		return Decision{Action: Swap, Changes: o.handedOver(u, now)}
 	}
+
 	return Decision{Action: Illegal}
 }
 
@@ -106,6 +107,7 @@ func decideStatus(o *Order, u Update, now time.Time) Decision {
 	case u.Status <= o.Status:
 		return Decision{Action: Drop}
 	}
+
 	return forward(o, u, u.Status, now)
 }
 
@@ -155,6 +157,7 @@ func (o *Order) handedOver(u Update, now time.Time) []Change {
 	withCourier := *o
 	withCourier.Changes = append(slices.Clip(o.Changes), change)
 	withCourier.Reach(&change)
+
 	return []Change{change, withCourier.between(EstimateRevised, u, now)}
 }
 
@@ -164,11 +167,13 @@ func (o *Order) swapped(u Update, now time.Time) Change {
 	if o.Courier.IsZero() {
 		kind = CourierNamed
 	}
+
 	change := o.between(kind, u, now)
 	reportedSince := !o.Location.At.Before(change.At) // it is the new courier's place
 	if change.Location.IsZero() && reportedSince {
 		change.Location = o.Location
 	}
+
 	return change
 }
 
@@ -190,13 +195,16 @@ func (o *Order) reported(u Update, now time.Time) Change {
 	if takesOver {
 		change.Location = Location{At: change.At}
 	}
+
 	if !u.Courier.IsZero() {
 		change.Courier = u.Courier
 	}
+
 	isNewest := takesOver || !u.Location.At.Before(change.Location.At)
 	if isNewest && !u.Location.IsZero() {
 		change.Location = u.Location
 	}
+
 	return change
 }
 
@@ -255,6 +263,7 @@ func (o *Order) timeout() (FailureReason, time.Time) {
 	if end.After(longest) {
 		end = longest
 	}
+
 	return TimedOut, end
 }
 
@@ -308,12 +317,15 @@ func MigrateStore(s *Store, closing, now time.Time) error {
 	if s.State != Active {
 		return NotActive(s.ExternalID, s.State)
 	}
+
 	day := localDay(closing)
 	if day.Before(localDay(now)) {
 		return &Error{Code: CodeValidationFailed, Message: "closingDate is in the past",
 			Fields: []FieldError{{Field: "closingDate", Message: "must not be in the past"}}}
 	}
+
 	s.ClosingDate, s.UpdatedAt = day, now
+
 	return nil
 }
 
@@ -355,6 +367,7 @@ func NotActive(externalID string, state StoreState) *Error {
 			refusal.Message += "; wait for store.activated"
 		}
 	}
+
 	return refusal
 }
 

@@ -28,18 +28,22 @@ func orderIn(s Status) *Order {
 		Fleet:      FleetTerms{ID: FleetID{7}, Name: "Hızlı", PickupMinutes: 10, DeliveryMinutes: 25},
 		CreatedAt:  noon, Status: Searching, Version: 1<<32 | 1,
 	}
+
 	last := s
 	if s == Failed || s == Cancelled {
 		last = Assigned
 	}
+
 	for step := Assigned; step <= last; step++ {
 		o.Courier = mehmet
 		o.apply(Change{Status: step, At: o.UpdatedAt().Add(time.Minute), Courier: mehmet})
 	}
+
 	if s != last {
 		failure := map[Status]FailureReason{Failed: CourierIncident}[s]
 		o.apply(Change{Status: s, At: o.UpdatedAt().Add(time.Minute), Courier: mehmet, Failure: failure})
 	}
+
 	return o
 }
 
@@ -101,6 +105,7 @@ func outcome(d Decision) string {
 		}
 		return map[Action]string{Drop: "drop", Illegal: "illegal", Swap: "swap", Revise: "revise"}[d.Action]
 	}
+
 	names := ""
 	for i, c := range d.Changes {
 		if i > 0 {
@@ -108,6 +113,7 @@ func outcome(d Decision) string {
 		}
 		names += c.Status.String()
 	}
+
 	return names
 }
 
@@ -127,6 +133,7 @@ func TestDecide_EveryStatusFromEveryOther(t *testing.T) {
 			want := moveTable[from][to]
 			check(t, got == want, "%v, %v reported: got %q, want %q", from, to, got, want)
 		}
+
 		for _, nonsense := range []Status{0, 9, 255} {
 			if got := outcome(Decide(orderIn(from), Update{Kind: KindStatus, Status: nonsense, At: noon}, noon)); got != "illegal" {
 				t.Errorf("%v, %v reported: got %q", from, nonsense, got)
@@ -144,6 +151,7 @@ func TestDecide_EveryFailureFromEveryStatus(t *testing.T) {
 		PickedUp:   {CourierIncident, PackageDamaged, TimedOut, OtherFailure},
 		Delivering: {AddressNotFound, CustomerUnreachable, CustomerRefused, PaymentRefused, PackageDamaged, CourierIncident, TimedOut, OtherFailure},
 	}
+
 	for from := Status(0); from <= Cancelled+1; from++ {
 		for _, reason := range append(slices.Clone(allReasons), "", "other") {
 			want := slices.Contains(legal[from], reason)
@@ -152,6 +160,7 @@ func TestDecide_EveryFailureFromEveryStatus(t *testing.T) {
 			if from < Searching || from > Delivering {
 				continue
 			}
+
 			d := Decide(orderIn(from), Update{Kind: KindStatus, Status: Failed, At: noon, Failure: reason}, noon.Add(time.Hour))
 			moved := outcome(d) == "Failed" && d.Changes[0].Failure == reason
 			check(t, moved == want && (moved || d.Action == Illegal), "%v, %q: got %+v", from, reason, d)
@@ -165,6 +174,7 @@ func TestParseFailureReason_KnowsItsNamesOnly(t *testing.T) {
 			t.Errorf("%s: got %q, %v", reason, got, err)
 		}
 	}
+
 	for _, name := range []string{"", "other", "Nothing"} {
 		if got, err := ParseFailureReason(name); err == nil || got != "" {
 			t.Errorf("%q: got %q, %v", name, got, err)
@@ -182,6 +192,7 @@ func TestDecide_AcceptsAndSwaps(t *testing.T) {
 		case from.Terminal():
 			same, swap, again = "illegal", "illegal", "illegal"
 		}
+
 		for _, c := range []struct {
 			name string
 			u    Update
@@ -204,6 +215,7 @@ func TestDecide_AcceptsAndSwaps(t *testing.T) {
 			}
 		}
 	}
+
 	nameless := orderIn(PickingUp)
 	nameless.Courier = Courier{}
 	for _, kind := range []UpdateKind{KindAccept, KindSwap} {
@@ -268,6 +280,7 @@ func TestDecide_RevisesAnEstimateByAMinuteAtLeast(t *testing.T) {
 		o.apply(Change{Kind: EstimateRevised, Status: o.Status, At: o.UpdatedAt(), Courier: o.Courier, ETA: eta})
 		return o
 	}
+
 	for name, c := range map[string]struct {
 		o      *Order
 		status Status
@@ -455,6 +468,7 @@ func step(t *rapid.T, o *Order, now time.Time) {
 		}
 		return
 	}
+
 	u := Update{
 		Kind:    UpdateKind(rapid.IntRange(0, 4).Draw(t, "kind")),
 		Status:  Status(rapid.IntRange(0, 9).Draw(t, "status")),
@@ -463,6 +477,7 @@ func step(t *rapid.T, o *Order, now time.Time) {
 		Failure: rapid.SampledFrom(allReasons).Draw(t, "failure"),
 		ETA:     rapid.SampledFrom([]time.Time{{}, now, now.Add(30 * time.Second), now.Add(time.Hour)}).Draw(t, "estimate"),
 	}
+
 	if u.Kind == KindStatus {
 		u.Courier = Courier{} // who reports a status names nobody
 	}
@@ -495,6 +510,7 @@ func checkHistory(t *rapid.T, o *Order, now time.Time) {
 			CourierReplaced: c.Status == status && !courier.IsZero() && c.Courier != courier && !c.Courier.IsZero(),
 			EstimateRevised: c.Status == status && c.Courier == courier && !c.ETA.IsZero() && (told.IsZero() || differs),
 		}[c.Kind]
+
 		isFailure := c.Kind == StatusReached && c.Status == Failed
 		require(t, legal && isFailure == (c.Failure != ""), "kind %v: %v (%s) follows %v", c.Kind, c.Status, c.Failure, status)
 		require(t, c.Kind == StatusReached || status != Searching && c.At.After(at), "kind %v in %v at %v, after %v", c.Kind, status, c.At, at)
@@ -502,5 +518,6 @@ func checkHistory(t *rapid.T, o *Order, now time.Time) {
 		require(t, !c.At.Before(at) && !c.At.After(latest), "%v at %v, after %v, now %v", c.Status, c.At, at, now)
 		status, at, courier = c.Status, c.At, c.Courier
 	}
+
 	require(t, o.Status == status && int(Sequence(o.Version)) == len(o.Changes)+1, "%v version %d with %d changes", o.Status, Sequence(o.Version), len(o.Changes))
 }

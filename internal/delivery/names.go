@@ -35,6 +35,7 @@ func AbbreviateName(full string) string {
 	case surname == "":
 		return givenName(given)
 	}
+
 	return givenName(given) + " " + initial(surname)
 }
 
@@ -79,6 +80,7 @@ func withPlainSigns(s string) string {
 		case strings.ContainsRune(likeCloseBracket, r):
 			return ')'
 		}
+
 		return r
 	}, s)
 }
@@ -96,9 +98,11 @@ func outsideBrackets(text string) string {
 		if r == ')' {
 			depth = max(0, depth-1)
 		}
+
 		if depth == 0 {
 			outside.WriteRune(r)
 		}
+
 		if r == '(' {
 			depth++
 		}
@@ -107,6 +111,7 @@ func outsideBrackets(text string) string {
 	if len(namesIn(outside.String())) < 2 {
 		return text
 	}
+
 	return outside.String()
 }
 
@@ -160,6 +165,7 @@ func betweenDashes(text string) string {
 			return parts[i]
 		}
 	}
+
 	return text
 }
 
@@ -182,6 +188,7 @@ func splitName(text string) (given, surname string, isCertain bool) {
 	if len(givens) == 0 {
 		return "", surname, true // "Demir, Dr."
 	}
+
 	return givens[0], surname, true
 }
 
@@ -227,6 +234,7 @@ func splitWords(text string) (given, surname string, isCertain bool) {
 	}
 
 	isOnlyFirstInCapitals := isInCapitals(names[0]) && slices.ContainsFunc(names[1:], hasSmallLetter)
+
 	return names[0], names[len(names)-1], !isOnlyFirstInCapitals
 }
 
@@ -334,11 +342,13 @@ func initial(word string) string {
 	for !unicode.IsLetter(runes[start]) {
 		start++
 	}
+
 	end := start + 1
 	for end < len(runes) && unicode.IsMark(runes[end]) {
 		end++
 	}
 
 	runes[start] = unicode.TurkishCase.ToUpper(runes[start])
+
 	return string(runes[start:end]) + "."
 }

@@ -301,6 +301,7 @@ func TestFoldName_TurkishAndEnglishAreAlike(t *testing.T) {
 			check(t, got == alike[0], "%q: got %q, want %q", name, got, alike[0])
 		}
 	}
+
 	check(t, FoldName("şube") != FoldName("sube"), "letters are taken for others")
 }
 

@@ -195,6 +195,7 @@ func (o *Order) EstimatedDropoff(version uint64) time.Time {
 			pickup = c.At
 		}
 	}
+
 	switch {
 	case !given.IsZero():
 		return given
@@ -203,6 +204,7 @@ func (o *Order) EstimatedDropoff(version uint64) time.Time {
 	case pickup.IsZero():
 		pickup = o.EstimatedPickup()
 	}
+
 	return pickup.Add(time.Duration(o.Fleet.DeliveryMinutes) * time.Minute)
 }
 
@@ -257,6 +259,7 @@ func (o *Order) CompleteCancellation() {
 	if o.Status != Cancelled || len(o.Changes) == 0 {
 		return
 	}
+
 	last := &o.Changes[len(o.Changes)-1]
 	last.Courier = o.Courier
 	if !o.Location.IsZero() {

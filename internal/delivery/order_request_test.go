@@ -57,6 +57,7 @@ func TestOrderRequest_BecomesADraft(t *testing.T) {
 		},
 		PackageNote: "kırılacak", OrderAmount: Money{25050, true}, Payment: Payment{Type: Card, CollectionAmount: Money{19990, true}},
 	}
+
 	check(t, reflect.DeepEqual(got, want), "got  %+v\nwant %+v", got, want)
 }
 
@@ -68,6 +69,7 @@ func TestOrderRequest_NeedsOnlyTheRequired(t *testing.T) {
 		RecipientName: full.RecipientName, RecipientPhone: full.RecipientPhone,
 		DropoffText: full.DropoffText, DropoffLatitude: full.DropoffLatitude, DropoffLongitude: full.DropoffLongitude,
 	}
+
 	got, err := r.Check(new(Faults), noon)
 	must(t, err)
 	check(t, got.ReadyAt.Equal(noon) && got.OrderedAt.IsZero() && !got.OrderAmount.Set && got.Payment == (Payment{}) && got.PackageNote == "", "defaults: %+v", got)
@@ -150,6 +152,7 @@ func checkRefusal(t *testing.T, name string, err error, code Code, fields string
 		check(t, err == nil, "%s: %v", name, err)
 		return
 	}
+
 	var refusal *Error
 	check(t, errors.As(err, &refusal) && refusal.Code == code && fieldNames(refusal) == fields && refusal.Message != "",
 		"%s: got %+v, want %s %s", name, err, code, fields)
@@ -171,6 +174,7 @@ func TestOrderRequest_TheFirstOfSeveralFaultsDecides(t *testing.T) {
 		{func(r *OrderRequest) { r.ReadyAt = text("2026-11-22T00:00:00") }, CodeReadyAtTooFar},
 		{func(r *OrderRequest) { r.PaymentType = text("x") }, CodeValidationFailed},
 	}
+
 	for i, first := range faults {
 		r := validOrder()
 		for _, f := range faults[i:] {
@@ -286,11 +290,13 @@ func FuzzOrderRequestCheck(f *testing.F) {
 			DropoffText: text(address), DropoffLatitude: literal(lat), DropoffLongitude: literal(lon), ReadyAt: text(ready),
 			OrderAmount: literal(amount), PaymentType: text(payment),
 		}
+
 		d, err := r.Check(new(Faults), noon)
 		if err != nil {
 			checkFuzzedRefusal(t, err)
 			return
 		}
+
 		for field, s := range map[string]struct {
 			value       string
 			least, most int
@@ -303,6 +309,7 @@ func FuzzOrderRequestCheck(f *testing.F) {
 			check(t, n >= s.least && n <= s.most && strings.TrimSpace(s.value) == s.value && utf8.ValidString(s.value) && !strings.ContainsRune(s.value, 0),
 				"%s is %q", field, s.value)
 		}
+
 		check(t, InTurkey(d.Dropoff.Point) && !d.ReadyAt.Before(noon) && d.ReadyAt.Sub(noon) <= 4*time.Hour && d.OrderAmount.Set, "accepted: %+v", d)
 	})
 }
@@ -326,6 +333,7 @@ func TestCancelRequest_TakesEveryReasonAndNone(t *testing.T) {
 			t.Errorf("%s: got %s, %q, %v", reason, got, note, err)
 		}
 	}
+
 	none := CancelRequest{}
 	if reason, note, err := none.Check(new(Faults)); err != nil || reason != "" || note != "" {
 		t.Errorf("no body: %q, %q, %v", reason, note, err)
@@ -389,6 +397,7 @@ func FuzzNormalizePhone(f *testing.F) {
 	for _, seed := range []string{"5321234567", "+9005321234567", "00", " 05321234567 ", "+90"} {
 		f.Add(seed)
 	}
+
 	rule := regexp.MustCompile(`^(?:\+90)?0?([1-9][0-9]{9})$`)
 	f.Fuzz(func(t *testing.T, in string) {
 		want := ""

@@ -18,6 +18,7 @@ func (o *Order) AppendCreated(dst []byte, trackingURL string) []byte {
 	dst = appendText(dst, "trackingUrl", trackingURL)
 	dst = appendTimeField(dst, "estimatedPickupAt", o.EstimatedPickup())
 	dst = o.appendWarnings(dst)
+
 	return append(dst, '}')
 }
 
@@ -32,16 +33,20 @@ func (o *Order) AppendStatus(dst []byte, version uint64, events bool, location b
 	if eta := o.EstimatedDropoff(uint64(steps) + 1); !eta.IsZero() {
 		dst = appendTimeField(dst, "etaDropoffAt", eta)
 	}
+
 	dst = appendTimeField(dst, "updatedAt", reached.At)
 	if events {
 		dst = o.appendTimeline(dst, steps)
 	}
+
 	if location && !reached.Location.IsZero() {
 		dst = appendLocation(dst, reached.Location.Point)
 	}
+
 	if reached.Status == Failed {
 		dst = appendText(dst, "failureReason", string(reached.Failure))
 	}
+
 	return append(dst, '}')
 }
 
@@ -52,14 +57,17 @@ func (o *Order) asOf(version uint64) (reached Change, steps int) {
 	if present {
 		sequence = latest
 	}
+
 	steps = int(sequence - 1)
 	reached = Change{Status: Searching, At: o.CreatedAt}
 	if steps > 0 {
 		reached = o.Changes[steps-1]
 	}
+
 	if present {
 		reached.Courier, reached.Location, reached.At = o.Courier, o.Location, o.UpdatedAt()
 	}
+
 	return reached, steps
 }
 
@@ -88,6 +96,7 @@ func (o *OrderDraft) appendWarnings(dst []byte) []byte {
 		dst = appendText(dst, "message", w.Message)
 		dst = append(dst, '}')
 	}
+
 	if isFirst { // none applies
 		return dst
 	}
@@ -118,14 +127,17 @@ func appendCourier(dst []byte, c Courier) []byte {
 	if c.IsZero() {
 		return dst
 	}
+
 	dst = append(dst, `,"courier":{"name":`...)
 	dst = AppendString(dst, AbbreviateName(c.Name))
 	if c.Phone != "" {
 		dst = appendText(dst, "phone", c.Phone)
 	}
+
 	if c.VehicleType != "" {
 		dst = appendText(dst, "vehicleType", c.VehicleType)
 	}
+
 	return append(dst, '}')
 }
 
@@ -218,10 +230,12 @@ func AppendString(dst []byte, s string) []byte {
 		for plain < len(s) && s[plain] >= ' ' && s[plain] < utf8.RuneSelf && s[plain] != '"' && s[plain] != '\\' {
 			plain++
 		}
+
 		dst = append(dst, s[:plain]...)
 		if s = s[plain:]; s == "" {
 			break
 		}
+
 		switch c := s[0]; {
 		case c >= utf8.RuneSelf:
 			r, size := utf8.DecodeRuneInString(s)
@@ -235,8 +249,10 @@ func AppendString(dst []byte, s string) []byte {
 		default:
 			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
 		}
+
 		s = s[1:]
 	}
+
 	return append(dst, '"')
 }
 
@@ -252,23 +268,28 @@ func (e *Error) AppendEnvelope(dst []byte, requestID string) []byte {
 		dst = append(dst, `,"retryAfterSeconds":`...)
 		dst = strconv.AppendInt(dst, wait, 10)
 	}
+
 	dst = appendFaults(dst, e.Fields)
 	if !e.OrderID.IsZero() {
 		dst = append(dst, `,"orderId":"`...)
 		dst = e.OrderID.AppendText(dst)
 		dst = append(dst, '"')
 	}
+
 	if e.Status != 0 {
 		dst = appendText(dst, "status", e.Status.String())
 	}
+
 	if e.Store != 0 {
 		dst = appendText(dst, "status", e.Store.String())
 	}
+
 	if e.Courier != "" {
 		dst = append(dst, `,"courier":{"name":`...)
 		dst = AppendString(dst, e.Courier)
 		dst = append(dst, '}')
 	}
+
 	if requestID != "" {
 		dst = appendText(dst, "requestId", requestID)
 	}
@@ -292,5 +313,6 @@ func appendFaults(dst []byte, faults []FieldError) []byte {
 		dst = appendText(dst, "message", fault.Message)
 		dst = append(dst, '}')
 	}
+
 	return append(dst, ']')
 }

@@ -101,12 +101,14 @@ func TestAppendStatus_TellsOfAnEstimateOutsideTheTimeline(t *testing.T) {
 	} {
 		o.apply(Decide(o, u, noon.Add(10*time.Minute)).Changes...)
 	}
+
 	revised := string(o.AppendStatus(nil, o.Version-2, true, true))
 	head := `{"orderId":"` + o.ID.String() + `","externalOrderId":"order-1",`
 	want := head + `"status":"PickingUp","courier":{"name":"Mehmet Y.","phone":"5321234567","vehicleType":"Motorcycle"},` +
 		`"etaDropoffAt":"2026-11-21T12:55:00.000+03:00","updatedAt":"2026-11-21T12:04:00.000+03:00",` +
 		`"events":[{"status":"Searching","at":"2026-11-21T12:00:00.000+03:00"},{"status":"Assigned","at":"2026-11-21T12:01:00.000+03:00"},` +
 		`{"status":"PickingUp","at":"2026-11-21T12:02:00.000+03:00"}]}`
+
 	check(t, revised == want, "got  %s\nwant %s", revised, want)
 
 	latest := string(o.AppendStatus(nil, o.Version, true, true))
@@ -170,6 +172,7 @@ func TestRendered_IsJSONForAnyText(t *testing.T) {
 			Courier         struct{ Phone string }
 			Location        Point
 		}
+
 		var created struct{ Fleet struct{ Name string } }
 		if err := json.Unmarshal(o.AppendStatus(nil, 0, true, true), &status); err != nil {
 			t.Fatal(err)
@@ -177,6 +180,7 @@ func TestRendered_IsJSONForAnyText(t *testing.T) {
 		if err := json.Unmarshal(o.AppendCreated(nil, ""), &created); err != nil {
 			t.Fatal(err)
 		}
+
 		require(t, status.ExternalOrderID == o.ExternalOrderID && created.Fleet.Name == o.Fleet.Name && status.Courier.Phone == o.Courier.Phone && status.Location == o.Location.Point,
 			"%+v %+v", status, created)
 	})
@@ -186,18 +190,21 @@ func FuzzAppendString(f *testing.F) {
 	for _, seed := range []string{"", "a", "\"\\/\b\f\n\r\t\x00\x1f\x7f", "şğİ\u2028\U0001F600", "\xff\xed\xa0\x80a\xc3", "<&>"} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, s string) {
 		var got string
 		quoted := AppendString(nil, s)
 		if err := json.Unmarshal(quoted, &got); err != nil {
 			t.Fatalf("%q: %v", quoted, err)
 		}
+
 		reference, err := json.Marshal(s)
 		must(t, err)
 		var want string
 		if err := json.Unmarshal(reference, &want); err != nil || got != want {
 			t.Errorf("%q becomes %q, want %q", s, got, want)
 		}
+
 		check(t, !strings.ContainsFunc(string(quoted), func(r rune) bool { return r < ' ' }), "%q holds a bare control character", quoted)
 	})
 }
@@ -248,6 +255,7 @@ func TestAppendCreated_WarnsOfThePayment(t *testing.T) {
 			got += w.Kind
 			check(t, w.Field != "" && w.Message != "", "%+v", w)
 		}
+
 		check(t, got == kinds, "got %s, want %s", got, kinds)
 	}
 }

@@ -58,6 +58,7 @@ func (r *OrderRequest) Check(f *Faults, now time.Time) (OrderDraft, error) {
 			f.Invalid("packageNote", err.Error())
 		}
 	}
+
 	d.OrderAmount = f.money("orderAmount", r.OrderAmount)
 	d.Payment.Type = Parse(f, "payment.type", r.PaymentType, false, "must be Cash, Card or Prepaid", ParsePaymentType)
 	d.Payment.CollectionAmount = f.money("payment.collectionAmount", r.PaymentCollectionAmount)
@@ -65,6 +66,7 @@ func (r *OrderRequest) Check(f *Faults, now time.Time) (OrderDraft, error) {
 	if err := f.Err(); err != nil {
 		return OrderDraft{}, err
 	}
+
 	return d, nil
 }
 
@@ -81,6 +83,7 @@ func (f *Faults) readyAt(t Text, now time.Time) time.Time {
 	if at.Before(now) {
 		return now
 	}
+
 	if at.Sub(now) > MaxReadyAtLead {
 		f.refuse(CodeReadyAtTooFar, "readyAt", "must be at most 4 hours ahead of "+FormatTime(now)+ReadAsLate(t.Value, at))
 	}
@@ -109,6 +112,7 @@ func (r *StoreRequest) Check(f *Faults, existing *Store) (Store, error) {
 		Phone:   f.phone("phone", r.Phone, first),
 		Address: f.text("address.text", r.AddressText, first, 1, maxStoreAddress),
 	}
+
 	placed := first || r.AddressLatitude.Set || r.AddressLongitude.Set
 	given.Point, placed = f.point("address.latitude", r.AddressLatitude, "address.longitude", r.AddressLongitude, placed)
 	given.TaxNumber = Parse(f, "taxNumber", r.TaxNumber, first, "", parseTaxNumber)
@@ -119,6 +123,7 @@ func (r *StoreRequest) Check(f *Faults, existing *Store) (Store, error) {
 	if first {
 		return given, nil
 	}
+
 	given.TaxNumber = cmp.Or(given.TaxNumber, existing.TaxNumber)
 	given.Name = cmp.Or(given.Name, existing.Name)
 	given.Phone = cmp.Or(given.Phone, existing.Phone)
@@ -126,9 +131,11 @@ func (r *StoreRequest) Check(f *Faults, existing *Store) (Store, error) {
 	if !placed {
 		given.Point = existing.Point
 	}
+
 	if existing.State != Deactivated {
 		given.Fleet = cmp.Or(given.Fleet, existing.Fleet)
 	}
+
 	return given, nil
 }
 
@@ -165,10 +172,12 @@ func (r *CancelRequest) Check(f *Faults) (CancelReason, string, error) {
 			f.Invalid("reason", "must be CustomerRequest, StoreRequest, DuplicateOrder, PackageNotReady or Other")
 		}
 	}
+
 	note := f.text("note", r.Note, false, 0, maxCancelNote)
 	if err := f.Err(); err != nil {
 		return "", "", err
 	}
+
 	return reason, note, nil
 }
 
@@ -178,6 +187,7 @@ func CheckIdempotencyKey(header string, key []byte) error {
 	if len(key) < 1 || len(key) > maxIdempotencyKey {
 		return Invalid(header, message)
 	}
+
 	i := bytes.IndexFunc(key, func(r rune) bool { return r < 0x21 || r > 0x7e })
 	if i >= 0 {
 		return Invalid(header, message+"; "+at(string(key), i))

@@ -22,6 +22,7 @@ func IsMisspelt(unknown, field string) bool {
 	if len(wanted) >= 8 {
 		slips = 2
 	}
+
 	return given == wanted || len(wanted) >= 4 && editDistance(given, wanted) <= slips
 }
 
@@ -51,6 +52,7 @@ func editDistance(a, b string) int {
 	for i := range row {
 		row[i] = i
 	}
+
 	for i, r := range []rune(a) {
 		diagonal := row[0]
 		row[0] = i + 1
@@ -63,5 +65,6 @@ func editDistance(a, b string) int {
 			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
 		}
 	}
+
 	return row[len(row)-1]
 }

@@ -184,23 +184,28 @@ func ParseTrigger(note string) (Trigger, error) {
 	if end := strings.IndexFunc(note, unicode.IsSpace); end >= 0 {
 		word = note[:end]
 	}
+
 	const prefix = "SIM:"
 	if len(word) < len(prefix) || !strings.EqualFold(word[:len(prefix)], prefix) {
 		return Trigger{}, nil
 	}
+
 	alone := []TriggerKind{TriggerFleetUnavailable, TriggerFleetSuspended, TriggerNoCourier, TriggerDuplicate, TriggerReorder}
 	if kind := TriggerKind(word); slices.Contains(alone, kind) {
 		return Trigger{Kind: kind}, nil
 	}
+
 	if name, ok := strings.CutPrefix(word, string(TriggerFail)); ok {
 		if reason, err := ParseFailureReason(name); err == nil {
 			return Trigger{Kind: TriggerFail, Fail: reason}, nil
 		}
 	}
+
 	if name, ok := strings.CutPrefix(word, string(TriggerHold)); ok {
 		if status, err := ParseStatus(name); err == nil && !status.Terminal() {
 			return Trigger{Kind: TriggerHold, Hold: status}, nil
 		}
 	}
+
 	return Trigger{}, errTrigger
 }

@@ -13,16 +13,19 @@ func TestStates_AreFoundByTheirNames(t *testing.T) {
 			t.Errorf("%v becomes %v, %v", s, got, err)
 		}
 	}
+
 	for s := AwaitingFleet; s <= Deactivated; s++ {
 		if got, err := ParseStoreState(s.String()); err != nil || got != s {
 			t.Errorf("%v becomes %v, %v", s, got, err)
 		}
 	}
+
 	for p := Cash; p <= Prepaid; p++ {
 		if got, err := ParsePaymentType(p.String()); err != nil || got != p {
 			t.Errorf("%v becomes %v, %v", p, got, err)
 		}
 	}
+
 	for _, name := range []string{"", "searching", "Status(0)", "Unknown"} {
 		if _, err := ParseStatus(name); err == nil {
 			t.Errorf("status %q was accepted", name)
@@ -34,6 +37,7 @@ func TestStates_AreFoundByTheirNames(t *testing.T) {
 			t.Errorf("payment type %q was accepted", name)
 		}
 	}
+
 	if got := fmt.Sprint(Status(0), Status(9), StoreState(0), StoreState(5), PaymentType(4), PaymentUnknown); got != "Status(0) Status(9) StoreState(0) StoreState(5) PaymentType(4) " {
 		t.Errorf("numbers that are none: %s", got)
 	}
@@ -72,16 +76,20 @@ func TestVocabulary_IsTheSpecs(t *testing.T) {
 			cancellable = append(cancellable, s.String())
 		}
 	}
+
 	for s := AwaitingFleet; s <= Deactivated; s++ {
 		stores = append(stores, s.String())
 	}
+
 	for p := Cash; p <= Prepaid; p++ {
 		payments = append(payments, p.String())
 	}
+
 	reasons := []string{}
 	for _, r := range allReasons {
 		reasons = append(reasons, string(r))
 	}
+
 	for name, c := range map[string]struct{ got, want []string }{
 		"order states":       {statuses, []string{"Searching", "Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered", "Failed", "Cancelled"}},
 		"terminal ones":      {terminal, []string{"Delivered", "Failed", "Cancelled"}},

@@ -28,6 +28,7 @@ func TestStoreMoves_LegalFrom(t *testing.T) {
 			map[StoreState]StoreState{AwaitingFleet: Deactivated, AwaitingFleetApproval: Deactivated, Active: Deactivated},
 			CodeStoreNotConfigured},
 	}
+
 	for _, m := range moves {
 		for from := AwaitingFleet; from <= Deactivated; from++ {
 			s := storeIn(from)
@@ -64,6 +65,7 @@ func TestMigrateStore_ClosesAtTheEndOfTheLocalDay(t *testing.T) {
 	if err := MigrateStore(s, time.Date(2026, 11, 22, 22, 0, 0, 0, time.UTC), now); err != nil {
 		t.Fatal(err)
 	}
+
 	midnight := time.Date(2026, 11, 24, 0, 0, 0, 0, Istanbul)
 	for at, want := range map[time.Time]bool{
 		now: false, midnight.Add(-time.Millisecond): false, midnight: true, midnight.Add(time.Hour): true,
@@ -71,6 +73,7 @@ func TestMigrateStore_ClosesAtTheEndOfTheLocalDay(t *testing.T) {
 		got := s.ClosingOver(at)
 		check(t, got == want, "ClosingOver(%s) = %v", at, got)
 	}
+
 	if err := DeactivateStore(s, midnight); err != nil || s.ClosingOver(midnight) {
 		t.Fatalf("after deactivation: %v, %+v", err, s)
 	}

@@ -24,6 +24,7 @@ func TestStoreRequest_FirstOneNamesEveryField(t *testing.T) {
 	if got, err := r.Check(new(Faults), nil); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
+
 	fleet := NewFleetID()
 	r.FleetID, want.Fleet = text(fleet.String()), fleet
 	if got, err := r.Check(new(Faults), nil); err != nil || got != want {
@@ -100,12 +101,14 @@ func TestStoreRequest_RefusesEveryFaultByItsCode(t *testing.T) {
 			checkRefusal(t, name, err, c.code, c.fields)
 		}
 	}
+
 	for _, existing := range []*Store{nil, storedStore()} {
 		r := validStore()
 		r.AddressText, r.AddressLatitude, r.AddressLongitude = Text{}, Number{}, Number{}
 		_, err := r.Check(&Faults{WrongType: []FieldError{{"address", "must be an object"}}}, existing)
 		checkRefusal(t, "address no object", err, CodeValidationFailed, "address")
 	}
+
 	empty := StoreRequest{}
 	_, err := empty.Check(new(Faults), nil)
 	checkRefusal(t, "empty", err, CodeValidationFailed, "name,phone,address.text,address.latitude,address.longitude,taxNumber")

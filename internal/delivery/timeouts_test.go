@@ -24,6 +24,7 @@ func TestFirstTimeout_IsTheEndOfTheSearch(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}
+
 	if _, due, got := DecideTimeout(orderIn(Delivered), noon); due || !got.IsZero() {
 		t.Errorf("a terminal order: %v", got)
 	}
@@ -81,11 +82,13 @@ func TestTimeouts_EndEveryOrder(t *testing.T) {
 			if rapid.Bool().Draw(t, "reported") { // however often
 				o.LastCourierUpdate = now
 			}
+
 			change, due, next := DecideTimeout(o, now)
 			if due {
 				require(t, change.Failure.LegalFrom(o.Status) && !change.At.Before(o.UpdatedAt()), "%v ends with %+v", o.Status, change)
 				return
 			}
+
 			require(t, next.After(now) && looks <= 20, "look %d at %v leads to %v", looks, now, next)
 			now = next
 		}

@@ -78,21 +78,25 @@ func FuzzParseTime(f *testing.F) {
 	for _, seed := range []string{"2026-11-21T12:30:00+03:00", "2026-11-21T12:30", "2026-11-21T12:30:00.5Z", "2026-02-30T00:00:00+03"} {
 		f.Add(seed)
 	}
+
 	layouts := []string{
 		"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07", "2006-01-02T15:04:05",
 		"2006-01-02T15:04Z07:00", "2006-01-02T15:04Z0700", "2006-01-02T15:04Z07", "2006-01-02T15:04",
 	}
+
 	f.Fuzz(func(t *testing.T, in string) {
 		got, err := ParseTime(in)
 		if err != nil {
 			return
 		}
+
 		for _, layout := range layouts {
 			if want, err := time.ParseInLocation(layout, in, Istanbul); err == nil {
 				check(t, got.Equal(want), "%q: got %v, want %v", in, got, want)
 				return
 			}
 		}
+
 		t.Errorf("%q was accepted as %v", in, got)
 	})
 }
@@ -105,6 +109,7 @@ func TestParseTime_ReadsAnyYear(t *testing.T) {
 		got, err := ParseTime(in)
 		check(t, err == nil && got.Unix() == want, "%s: got %v, %v", in, got, err)
 	}
+
 	for _, in := range []string{"", "now", "10000-01-01T00:00:00Z", "2026-02-30T00:00:00Z", "1795251600"} {
 		_, err := ParseTime(in)
 		check(t, err != nil, "%q is a time", in)

@@ -38,6 +38,7 @@ func (k TrackingKeys) Check() error {
 	if len(k.Keys[k.Current]) == 0 {
 		return errors.New("tracking keys: the current key is missing")
 	}
+
 	begins := make(map[uint16]string, len(k.Keys))
 	for kid := range k.Keys {
 		day := firstDay(kid)
@@ -46,6 +47,7 @@ func (k TrackingKeys) Check() error {
 		}
 		begins[day] = kid
 	}
+
 	return nil
 }
 
@@ -70,6 +72,7 @@ func (k TrackingKeys) signing(day uint16) string {
 	if len(k.Keys) == 1 {
 		return k.Current
 	}
+
 	best, begins, found := k.Current, uint16(0), false
 	for kid := range k.Keys {
 		first := firstDay(kid)
@@ -78,6 +81,7 @@ func (k TrackingKeys) signing(day uint16) string {
 			best, begins, found = kid, first, true
 		}
 	}
+
 	return best
 }
 
@@ -87,6 +91,7 @@ func firstDay(kid string) uint16 {
 	if i < 0 {
 		return 0
 	}
+
 	day, err := time.Parse("20060102", kid[i+1:])
 	if err != nil || day.Year() < minYear || day.Year() > maxYear {
 		return 0
@@ -131,5 +136,6 @@ func (w *trackingWork) appendToken(dst []byte, id OrderID, kid string) []byte {
 	w.mac.Write(w.message)
 	w.raw = w.mac.Sum(append(w.raw[:0], id[:]...))[:len(id)+trackingMACSize]
 	w.raw = append(w.raw, kid...)
+
 	return base64.RawURLEncoding.AppendEncode(dst, w.raw)
 }

@@ -55,6 +55,7 @@ func TestTracking_RefusesWhatItDidNotMake(t *testing.T) {
 			t.Errorf("byte %d changed: leads to %s", i, got)
 		}
 	}
+
 	otherKey := TrackingKeys{Current: "t1", Keys: map[string][]byte{"t1": make([]byte, 32)}}
 	for name, forged := range map[string]string{
 		"empty":       "",
@@ -86,6 +87,7 @@ func TestTracking_RotationKeepsGivenLinks(t *testing.T) {
 			t.Errorf("an old link no longer opens: %v", err)
 		}
 	}
+
 	retired := again
 	retired.Keys = map[string][]byte{again.Current: again.Keys[again.Current]}
 	if _, err := retired.Parse(before.Token(id)); err == nil {

@@ -25,6 +25,7 @@ func TestParseTrigger(t *testing.T) {
 			t.Errorf("%q: %+v, %v", note, got, err)
 		}
 	}
+
 	for _, note := range []string{
 		"SIM:FAIL=Nonsense", "sim:fail=Other", "SIM:FOO", "SIM:HOLD=assigned", "SIM:", "Sim: yarım", "SIM:FAIL=", "SIM:FAIL", "SIM:HOLD=",
 		"SIM:HOLD=Delivered", "SIM:HOLD=Failed", "SIM:NO_COURIERS", "SIM:NO_COURIER,SIM:DUPLICATE", "SIM:REORDER.", "SIM:FAIL= Other",
@@ -33,6 +34,7 @@ func TestParseTrigger(t *testing.T) {
 			t.Errorf("%q: %+v", note, got)
 		}
 	}
+
 	for status, reasons := range failures {
 		if !strings.Contains(errTrigger.Error(), status.String()) {
 			t.Errorf("the message does not list %s", status)

@@ -27,6 +27,7 @@ func TestInTurkey_KnowsItsCitiesAndItsNeighbours(t *testing.T) {
 	} {
 		check(t, InTurkey(p), "%s is refused", name)
 	}
+
 	for name, p := range map[string]Point{
 		"Chios": {38.3680, 26.1360}, "Meis": {36.1500, 29.5900}, "Girne": {35.3364, 33.3182}, "Lefkoşa": {35.1856, 33.3823},
 		"Batumi": {41.6168, 41.6367}, "Plovdiv": {42.1354, 24.7453}, "Athens": {37.9838, 23.7275}, "Mytilene": {39.1040, 26.5550},
@@ -63,10 +64,12 @@ func TestInTurkey_ToleratesAKilometre(t *testing.T) {
 			}
 			want = metres <= turkeyTolerance
 		}
+
 		decided[want]++
 		got := InTurkey(Point{Latitude: at[1], Longitude: at[0]})
 		require(t, got == want, "%v is %.0f m from the outline: got %v", at, distanceToRing(ring, at), got)
 	})
+
 	check(t, decided[true] != 0 && decided[false] != 0, "the points lie on one side only: %v", decided)
 }
 
@@ -132,6 +135,7 @@ func TestTurkey_IsTheEmbeddedOneAndTheCallersOwn(t *testing.T) {
 			rings[0][i] = Point{}
 		}
 	}
+
 	check(t, InTurkey(Point{Latitude: 39.9334, Longitude: 32.8597}), "who draws the outline has moved the border")
 }
 
@@ -150,6 +154,7 @@ func distanceToRing(ring orb.Ring, p orb.Point) float64 {
 		if !(orb.LineString{ring[i-1], ring[i]}).Bound().Pad(0.1).Contains(p) {
 			continue
 		}
+
 		low, high := 0.0, 1.0
 		for range 80 {
 			a, b := low+(high-low)/3, high-(high-low)/3
@@ -159,8 +164,10 @@ func distanceToRing(ring orb.Ring, p orb.Point) float64 {
 				low = a
 			}
 		}
+
 		nearest = min(nearest, geo.DistanceHaversine(p, between(ring[i-1], ring[i], low)))
 	}
+
 	return nearest
 }
 

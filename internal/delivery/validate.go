@@ -81,14 +81,18 @@ func (f *Faults) Err() error {
 	for _, wrong := range f.WrongType {
 		f.Invalid(wrong.Field, wrong.Message)
 	}
+
 	if len(f.fields) == 0 {
 		return nil
 	}
+
 	named := 1
 	if f.code == CodeCoordinateMismatch {
 		named = 2 // latitude and longitude
 	}
+
 	first := strings.TrimPrefix(f.fields[0].Field+" "+f.fields[0].Message, " ") // about the whole body
+
 	return &Error{Code: f.code, Message: WithMore(first, len(f.fields)-named), Fields: f.fields}
 }
 
@@ -108,6 +112,7 @@ func (f *Faults) present(field string, set, required bool) bool {
 		f.Invalid(wrong.Field, wrong.Message)
 		return false
 	}
+
 	if !set && required {
 		f.Invalid(field, "is required"+f.misspelt(field))
 	}
@@ -120,6 +125,7 @@ func (f *Faults) misspelt(field string) string {
 	if len(f.fields) >= maxFaults {
 		return "" // nothing more is listed
 	}
+
 	for _, ignored := range f.Ignored {
 		for meant := field; meant != ""; meant, _ = parentOf(meant) {
 			if IsMisspelt(ignored, meant) {
@@ -127,6 +133,7 @@ func (f *Faults) misspelt(field string) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -189,6 +196,7 @@ func joinWords(s string) string {
 		}
 		afterSpace = isSpace
 	}
+
 	return strings.TrimSuffix(s, " ")
 }
 
@@ -215,6 +223,7 @@ func (f *Faults) readText(field string, t Text, required bool, least, most int, 
 	case isShort || length > most:
 		f.Invalid(field, lengthMessage(least, most)+seenOnly(t.Value, least))
 	}
+
 	return value
 }
 
@@ -232,14 +241,17 @@ func (f *Faults) ID(field string, t Text, required bool, most int) string {
 	if !f.present(field, t.Set, required) {
 		return ""
 	}
+
 	length := utf8.RuneCountInString(t.Value)
 	if length < 1 || length > most {
 		f.Invalid(field, lengthMessage(1, most))
 		return t.Value
 	}
+
 	if fault := idFault(t.Value); fault != "" {
 		f.Invalid(field, fault)
 	}
+
 	return t.Value
 }
 
@@ -257,6 +269,7 @@ func controlFault(text, inner string, isLine bool) string {
 			return "must not contain control characters; " + at(text, offset+i)
 		}
 	}
+
 	return ""
 }
 
@@ -272,6 +285,7 @@ func (f *Faults) Whole(field string, n Number, least, most int) int {
 	if !f.present(field, n.Set, false) {
 		return 0
 	}
+
 	value, err := strconv.Atoi(n.Literal)
 	if err != nil || value < least || value > most {
 		f.Invalid(field, fmt.Sprintf("must be a whole number from %d to %d", least, most))
@@ -285,6 +299,7 @@ func (f *Faults) Within(field string, n Number, most float64) float64 {
 	if !f.present(field, n.Set, false) {
 		return 0
 	}
+
 	value, err := strconv.ParseFloat(n.Literal, 64)
 	if err != nil || value < -most || value > most {
 		f.Invalid(field, fmt.Sprintf("must be from -%[1]v to %[1]v", most))
@@ -316,6 +331,7 @@ func parse[T any](f *Faults, field string, t Text, required bool, code Code, fau
 	if !f.present(field, t.Set, required) {
 		return value
 	}
+
 	value, err := read(t.Value)
 	if err != nil {
 		f.refuse(code, field, cmp.Or(fault, err.Error()))
@@ -330,6 +346,7 @@ func (f *Faults) point(latField string, latitude Number, lonField string, longit
 	if !hasLatitude || !hasLongitude {
 		return Point{}, false
 	}
+
 	// A coordinate too large for a float is infinite, and so outside Turkey.
 	p.Latitude, _ = strconv.ParseFloat(latitude.Literal, 64)
 	p.Longitude, _ = strconv.ParseFloat(longitude.Literal, 64)
@@ -338,6 +355,7 @@ func (f *Faults) point(latField string, latitude Number, lonField string, longit
 		f.refuse(CodeCoordinateMismatch, latField, fmt.Sprintf(outside, clip(latitude.Literal), lonField, clip(longitude.Literal)))
 		f.refuse(CodeCoordinateMismatch, lonField, fmt.Sprintf(outside, clip(longitude.Literal), latField, clip(latitude.Literal)))
 	}
+
 	return p, true
 }
 

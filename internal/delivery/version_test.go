@@ -11,6 +11,7 @@ import (
 // floating-point numbers, and say which change they are.
 func TestNextVersion_GrowsWhateverTheClockDoes(t *testing.T) {
 	t.Parallel()
+
 	clock := rapid.Custom(func(t *rapid.T) time.Time {
 		return time.UnixMilli(rapid.Int64Range(0, 5e12).Draw(t, "ms")) // 1970 to 2128
 	})
@@ -31,6 +32,7 @@ func TestNextVersion_GrowsWhateverTheClockDoes(t *testing.T) {
 
 func TestComposeVersion_KeepsItsParts(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(t *rapid.T) {
 		at := versionEra.Add(time.Duration(rapid.Int64Range(0, versionLatest).Draw(t, "ms")) * time.Millisecond)
 		random := rapid.Uint16Range(0, 1<<versionRandomBits-1).Draw(t, "random")
@@ -46,6 +48,7 @@ func TestComposeVersion_KeepsItsParts(t *testing.T) {
 // shows the very same moment.
 func TestNextVersion_DiffersInTheSameMillisecond(t *testing.T) {
 	t.Parallel()
+
 	now := time.Now()
 	created := FirstVersion(now)
 
@@ -59,6 +62,7 @@ func TestNextVersion_DiffersInTheSameMillisecond(t *testing.T) {
 
 func TestComposeVersion_CutsPartsThatAreTooLarge(t *testing.T) {
 	t.Parallel()
+
 	beyond := time.Date(2400, 1, 1, 0, 0, 0, 0, time.UTC)
 
 	version := ComposeVersion(beyond, 1<<15|5, 256|3)

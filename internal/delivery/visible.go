@@ -53,6 +53,7 @@ func isInvisible(r rune) bool {
 	case objectReplacement, nullNotehead, hieroglyphFullBlank, hieroglyphHalfBlank:
 		return true
 	}
+
 	return unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
@@ -122,6 +123,7 @@ func Visible(s string) string {
 			previous = r
 		}
 	}
+
 	return strings.TrimFunc(seen.String(), isBlank)
 }
 
@@ -145,6 +147,7 @@ func isMeant(previous, r rune, rest string) bool {
 		isAfterSelector := unicode.Is(unicode.Variation_Selector, previous)
 		return (isShaped(previous) || isAfterSelector) && isShaped(next)
 	}
+
 	return false
 }
 
@@ -165,6 +168,7 @@ func flagOf(s string) string {
 	if !found {
 		return ""
 	}
+
 	letters := 0
 	for i, r := range tags {
 		switch {
@@ -176,6 +180,7 @@ func flagOf(s string) string {
 			return ""
 		}
 	}
+
 	return ""
 }
 
@@ -201,6 +206,7 @@ func seenLength(s string) int {
 			blank = false
 		}
 	}
+
 	return n
 }
 
@@ -210,12 +216,14 @@ func pasted(s string) string {
 	if isPlain(s) {
 		return s
 	}
+
 	seen := strings.Map(func(r rune) rune {
 		if isInvisible(r) || isSeparator(r) {
 			return -1
 		}
 		return r
 	}, s)
+
 	return strings.TrimFunc(seen, isBlank)
 }
 
@@ -236,6 +244,7 @@ func unreadableDigit(s string) string {
 			return "; " + at(s, offset+i)
 		}
 	}
+
 	return ""
 }
 
@@ -274,12 +283,15 @@ func idFault(id string) string {
 	if composed == id {
 		return ""
 	}
+
 	differs := 0
 	for differs < len(id) && differs < len(composed) && id[differs] == composed[differs] {
 		differs++
 	}
+
 	for !utf8.RuneStart(id[differs]) {
 		differs--
 	}
+
 	return "must be composed (NFC of Unicode); from there on it is not: " + at(id, differs)
 }

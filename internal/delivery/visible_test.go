@@ -32,6 +32,7 @@ func TestNormalizePhone_StripsWhatNobodySees(t *testing.T) {
 	for name, marks := range unseen {
 		unseenInPhones[name] = marks
 	}
+
 	for name, marks := range unseenInPhones {
 		for _, phone := range []string{
 			marks + "+905321234567" + marks, "\u00a0" + marks + " 05321234567\u3000" + marks, "+" + marks + "90" + marks + "532123" + marks + "4567",
@@ -94,6 +95,7 @@ func TestOrderRequest_CountsWhatCanBeSeen(t *testing.T) {
 		if strings.ContainsFunc(marks, looksBlank) {
 			wantName = "Ay şe"
 		}
+
 		check(t, err == nil && got.Recipient.Name == wantName && got.Dropoff.Text == "Bağdat Cad." && got.PackageNote == "" && got.Dropoff.Note == "zil",
 			"%s: %+v, %v", name, got, err)
 	}
@@ -158,6 +160,7 @@ func TestVisible_KeepsWhatHasAMeaning(t *testing.T) {
 		got := Visible(kept)
 		check(t, got == kept, "%s: %+q becomes %+q", name, kept, got)
 	}
+
 	for given, want := range map[string]string{
 		"Ali\u200dVeli":                       "AliVeli",
 		"\u200dمی\u200d":                      "می",
@@ -196,6 +199,7 @@ func TestVisible_IsIdempotentAndHidesNothing(t *testing.T) {
 				return r
 			}, s)
 		}
+
 		require(t, seen(given) == seen(got), "%+q becomes %+q", given, got)
 	})
 }
@@ -215,6 +219,7 @@ func TestTexts_NameControlCharacters(t *testing.T) {
 		_, err := r.Check(new(Faults), noon)
 		check(t, err != nil && err.(*Error).Message == want, "%+q: %v", given, err)
 	}
+
 	for given, want := range map[string]string{
 		"a\nb":      "name must not contain control characters; character 2 is U+000A",
 		"a\tb":      "name must not contain control characters; character 2 is U+0009",
@@ -255,11 +260,13 @@ func TestIDs_AreKeptOrRefused(t *testing.T) {
 		"\u1112\u1161\u11ab": "must be composed (NFC of Unicode); from there on it is not: character 1 is U+1112",
 		"\xff":               "must be valid UTF-8",
 	}
+
 	for _, marks := range unseen {
 		for _, mark := range marks {
 			refused["A"+string(mark)+"1"] = "must not contain invisible characters; character 2 is " + strings.TrimPrefix(at(string(mark), 0), "character 1 is ")
 		}
 	}
+
 	for id, want := range refused {
 		r := validOrder()
 		r.ExternalOrderID, r.ExternalStoreID = text(id), text(id)
