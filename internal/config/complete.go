@@ -17,15 +17,18 @@ func checkComplete(body ast.Node, settings any) error {
 	if err != nil {
 		return fmt.Errorf("write the settings: %w", err)
 	}
+
 	var whole, given any
 	if err := yaml.UnmarshalWithOptions(text, &whole, yaml.UseOrderedMap()); err != nil {
 		return fmt.Errorf("read the settings again: %w", err)
 	}
+
 	if body != nil {
 		if err := yaml.NodeToValue(body, &given); err != nil {
 			return err
 		}
 	}
+
 	return errors.Join(incomplete("", whole, given)...)
 }
 
@@ -42,6 +45,7 @@ func incomplete(key string, whole, given any) []error {
 	if given == nil && whole != nil && whole != "" {
 		return []error{fmt.Errorf("%s: has no value", key)}
 	}
+
 	return nil
 }
 
@@ -52,14 +56,17 @@ func incompleteKeys(key string, whole yaml.MapSlice, given any) (faults []error)
 		if key != "" {
 			name = key + "." + name
 		}
+
 		value, exists := keys[fmt.Sprint(item.Key)]
 		_, isSection := item.Value.(yaml.MapSlice)
 		if !exists && !isSection {
 			faults = append(faults, fmt.Errorf("%s: missing", name))
 			continue
 		}
+
 		faults = append(faults, incomplete(name, item.Value, value)...)
 	}
+
 	return faults
 }
 

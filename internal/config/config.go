@@ -44,13 +44,16 @@ func Load(path string, dst Validator) error {
 	if err != nil {
 		return fmt.Errorf("read settings: %w", err)
 	}
+
 	body, err := decode(source, dst)
 	if err == nil {
 		err = checkComplete(body, dst)
 	}
+
 	if err == nil {
 		err = dst.Validate()
 	}
+
 	return locate(path, body, err)
 }
 
@@ -60,16 +63,19 @@ func decode(source []byte, dst any) (ast.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if len(file.Docs) > 1 {
 		return nil, errors.New("more than one YAML document")
 	}
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
 		return nil, nil // nothing but comments
 	}
+
 	body := file.Docs[0].Body
 	if err := expand(body); err != nil {
 		return body, err
 	}
+
 	return body, yaml.NodeToValue(body, dst, yaml.DisallowUnknownField())
 }
 
@@ -80,6 +86,7 @@ func expand(body ast.Node) (err error) {
 			return fmt.Errorf("%s: %w", keyOf(pair), err)
 		}
 	}
+
 	for _, n := range ast.Filter(ast.SequenceType, body) {
 		list := n.(*ast.SequenceNode)
 		for i := range list.Values {
@@ -88,6 +95,7 @@ func expand(body ast.Node) (err error) {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -98,14 +106,17 @@ func expandScalar(node ast.Node) (ast.Node, error) {
 	if !ok || !strings.Contains(n.Value, "${") {
 		return node, nil
 	}
+
 	value, err := expandText(n.Value)
 	if err != nil {
 		return node, err
 	}
+
 	text := ast.String(token.String(value, value, n.Token.Position))
 	if n.Token.Type == token.DoubleQuoteType || n.Token.Type == token.SingleQuoteType {
 		return text, nil
 	}
+
 	tk := token.New(value, value, n.Token.Position)
 	switch {
 	case value == "" || tk.Type == token.NullType:
@@ -117,6 +128,7 @@ func expandScalar(node ast.Node) (ast.Node, error) {
 	case tk.Type == token.IntegerType:
 		return ast.Integer(tk), nil
 	}
+
 	return text, nil
 }
 
@@ -141,8 +153,10 @@ func expandText(text string) (string, error) {
 		case value == "":
 			value = fallback[len(":-"):]
 		}
+
 		return value
 	})
+
 	return expanded, fault
 }
 
@@ -167,6 +181,7 @@ func locate(path string, body ast.Node, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	var several interface{ Unwrap() []error }
 	if errors.As(err, &several) && err.Error() == errors.Join(several.Unwrap()...).Error() {
 		var each []error
@@ -175,18 +190,21 @@ func locate(path string, body ast.Node, err error) error {
 		}
 		return errors.Join(each...)
 	}
+
 	var line int
 	if read, ok := errors.AsType[yaml.Error](err); ok && read.GetToken() != nil {
 		at, text := read.GetToken().Position, read.GetMessage()
 		if wrong, ok := errors.AsType[*yaml.TypeError](err); ok {
 			text = "want " + plainType(wrong.DstType.String())
 		}
+
 		key, _ := find(body, func(_ string, pair *ast.MappingValueNode) bool {
 			return samePlace(pair.Key, at) || samePlace(pair.Value, at)
 		})
 		if key != "" {
 			text = key + ": " + text
 		}
+
 		line, err = at.Line, errors.New(text)
 	} else if quoted, ok := strings.CutPrefix(err.Error(), invalidTime); ok { // its place is missing
 		value, _ := strconv.Unquote(quoted)
@@ -201,9 +219,11 @@ func locate(path string, body ast.Node, err error) error {
 		named := strings.Join(words, ".") + "."
 		_, line = find(body, func(key string, _ *ast.MappingValueNode) bool { return strings.HasPrefix(named, key+".") })
 	}
+
 	if line > 0 {
 		path = fmt.Sprintf("%s:%d", path, line)
 	}
+
 	return fmt.Errorf("%s: %w", path, err)
 }
 
@@ -212,12 +232,14 @@ func find(body ast.Node, matches func(key string, pair *ast.MappingValueNode) bo
 	if body == nil {
 		return "", 0
 	}
+
 	for _, n := range ast.Filter(ast.MappingValueType, body) { // outer ones come first
 		pair := n.(*ast.MappingValueNode)
 		if matches(keyOf(pair), pair) {
 			key, line = keyOf(pair), pair.Key.GetToken().Position.Line
 		}
 	}
+
 	return key, line
 }
 
@@ -243,6 +265,7 @@ func plainType(name string) string {
 	case name == "string":
 		return "a text"
 	}
+
 	return "keys of its own"
 }
 
@@ -252,11 +275,14 @@ func CheckAddr(addr string) error {
 	if addr == "" {
 		return errors.New("missing")
 	}
+
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return errors.New("want host:port")
 	}
+
 	_, err = strconv.ParseUint(port, 10, 16)
+
 	return Demand(err == nil, "want a port from 0 to 65535")
 }
 
@@ -267,6 +293,7 @@ func Reachable(addr string) string {
 	if err != nil {
 		return addr // the caller's request fails and says why
 	}
+
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
@@ -282,22 +309,28 @@ func WriteEffective(w io.Writer, path string, settings any, secrets ...string) e
 	if err == nil {
 		file, err = parser.ParseBytes(text, 0)
 	}
+
 	if err != nil {
 		return fmt.Errorf("write the settings: %w", err)
 	}
+
 	for _, n := range ast.FilterFile(ast.StringType, file) {
 		scalar := n.(*ast.StringNode)
 		scalar.Value = withoutPassword(scalar.Value)
 	}
+
 	var out strings.Builder
 	fmt.Fprintf(&out, "# %s: ok\n%s", path, file.String())
 	if len(secrets) > 0 {
 		out.WriteString("# Secrets, whose values are not shown:\n")
 	}
+
 	for _, name := range secrets {
 		fmt.Fprintf(&out, "#   %-14s %s\n", name, sourceOf(name))
 	}
+
 	_, err = io.WriteString(w, out.String())
+
 	return err
 }
 
@@ -324,10 +357,12 @@ func withoutPassword(text string) string {
 	if !strings.Contains(text, "://") {
 		return text
 	}
+
 	u, err := url.Parse(text)
 	if err != nil {
 		return redacted
 	}
+
 	values := u.Query()
 	for name := range values {
 		if secretParameter.MatchString(name) {
@@ -335,5 +370,6 @@ func withoutPassword(text string) string {
 			u.RawQuery = values.Encode()
 		}
 	}
+
 	return u.Redacted()
 }

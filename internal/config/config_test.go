@@ -61,6 +61,7 @@ roles: [status, "${CFG_EMPTY:-webhook}"]
 inner:
   redis: redis://${CFG_HOST:-127.0.0.1}:${CFG_PORT:-6379}/0
 `)
+
 	var got settings
 	if err := Load(path, &got); err != nil {
 		t.Fatal(err)
@@ -92,6 +93,7 @@ func TestLoad_RefusesAFileWithoutOneOfItsKeys(t *testing.T) {
 	if err := Load(write(t, complete), &settings{}); err != nil {
 		t.Fatalf("a file with every key: %v", err)
 	}
+
 	for name, c := range map[string]struct{ old, replacement, want string }{
 		"text":              {"addr:\n", "", "program.yaml: addr: missing"},
 		"number":            {"count: 0\n", "", "program.yaml: count: missing"},
@@ -116,6 +118,7 @@ func TestLoad_RefusesAFileWithoutOneOfItsKeys(t *testing.T) {
 			t.Errorf("%s: %v, want one line that ends in %q", name, err, c.want)
 		}
 	}
+
 	err := Load(write(t, "# nothing here\n"), &settings{})
 	if err == nil || strings.Count(err.Error(), ": missing") != 8 {
 		t.Errorf("an empty file: %v", err)
@@ -185,6 +188,7 @@ func TestLoad_Refuses(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), path) {
 				t.Errorf("got %v, want it to begin with the path and to contain %q", err, c.want)
 			}
+
 			if err != nil && strings.Contains(err.Error(), "\n") {
 				t.Errorf("%q is more than one line", err)
 			}
@@ -205,6 +209,7 @@ func TestLoad_SaysWhereAWrongValueStands(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", c.refusal, err, c.want)
 		}
 	}
+
 	both := errors.Join(errors.New("addr: one"), errors.Join(nil, errors.New("inner.redis: two")))
 	want := path + ":2: addr: one\n" + path + ":4: inner.redis: two"
 	if err := Load(path, &settings{refuse: both}); err == nil || err.Error() != want {
@@ -224,6 +229,7 @@ func TestLocate_FindsTheLineOfAKey(t *testing.T) {
 			t.Errorf("got %v, want %s", got, want)
 		}
 	}
+
 	if Locate(path, nil) != nil {
 		t.Error("nothing is wrong, and Locate finds a fault")
 	}
@@ -259,6 +265,7 @@ func TestSecret(t *testing.T) {
 				}
 				return
 			}
+
 			if err != nil || got != c.want {
 				t.Errorf("got %q, %v", got, err)
 			}
@@ -290,6 +297,7 @@ func TestLoad_TakesAVariableFromAFile(t *testing.T) {
 			if c.refusal == "" && (err != nil || got.Label != c.want || got.Count != map[bool]int{true: 1, false: 7}[c.count == ""]) {
 				t.Errorf("%q, %d, %v", got.Label, got.Count, err)
 			}
+
 			if c.refusal != "" && (err == nil || !strings.Contains(err.Error(), c.refusal) || strings.Contains(err.Error(), "geheim")) {
 				t.Errorf("got %v, want %q", err, c.refusal)
 			}
@@ -304,9 +312,11 @@ func TestKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if ring.Current != "new" || len(ring.Keys) != 2 || ring.Keys["new"][0] != 1 || len(ring.Keys["old"]) != KeySize {
 		t.Errorf("ring = %+v", ring)
 	}
+
 	for name, c := range map[string]struct{ value, refusal string }{
 		"no kid":     {a, "kid:base64"},
 		"empty kid":  {":" + a, "kid:base64"},
@@ -323,6 +333,7 @@ func TestKeys(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.refusal) {
 				t.Errorf("got %v, want %q", err, c.refusal)
 			}
+
 			if c.value != "" && err != nil && strings.Contains(err.Error(), a) {
 				t.Error("the error shows the key")
 			}

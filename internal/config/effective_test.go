@@ -20,14 +20,17 @@ label: http://host:8123/db?username=u&password=geheim-2
 inner:
   redis: redis://gateway:geheim-3@redis:6379
 `)
+
 	var s settings
 	if err := Load(path, &s); err != nil {
 		t.Fatal(err)
 	}
+
 	var out strings.Builder
 	if err := WriteEffective(&out, path, &s, "W_TOKEN", "W_KEYS", "W_NONE"); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []string{
 		"# " + path + ": ok\n", "[::1]:9000", "count: 7\n", "1m30s", "- status\n",
 		"redis://gateway:xxxxx@redis:6379", "http://host:8123/db?password=xxxxx&username=u",
@@ -37,9 +40,11 @@ inner:
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
 	}
+
 	if strings.Contains(out.String(), "geheim") {
 		t.Errorf("a secret is shown:\n%s", out.String())
 	}
+
 	// What is written can be read again.
 	var again settings
 	if err := Load(write(t, out.String()), &again); err != nil || again.Count != 7 || again.Wait != 90*time.Second {

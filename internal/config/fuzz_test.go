@@ -13,6 +13,7 @@ func FuzzParseKeyring(f *testing.F) {
 	for _, seed := range []string{"a:" + key, "a:" + key + ", b:" + key, "a:" + key + ",a:" + key, "", ":", "a:" + key[1:], " a :" + key, "a:" + key + ","} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		ring, err := parseKeyring(text)
 		if err != nil {
@@ -21,9 +22,11 @@ func FuzzParseKeyring(f *testing.F) {
 			}
 			return
 		}
+
 		if len(ring.Keys) != strings.Count(text, ",")+1 || len(ring.Keys[ring.Current]) != KeySize {
 			t.Errorf("%q gave %d keys, current %q", text, len(ring.Keys), ring.Current)
 		}
+
 		for kid, key := range ring.Keys {
 			if len(key) != KeySize || !keyID.MatchString(kid) || !strings.Contains(text, kid+":") {
 				t.Errorf("%q has %d bytes", kid, len(key))

@@ -66,6 +66,7 @@ func piecesOf(rows []string) map[string]bool {
 			pieces[string(piece)] = true
 		}
 	}
+
 	return pieces
 }
 
@@ -91,6 +92,7 @@ func Guessable(secret []byte) error {
 	case isMostlyKnown(text, text) || isMostlyKnown(folded(undoubled), text):
 		return errors.New("can be guessed: it is made of words and of rows of a keyboard")
 	}
+
 	return nil
 }
 
@@ -191,6 +193,7 @@ func isMostlyKnown(text, whole string) bool {
 			unknown++
 		}
 	}
+
 	return 3*unknown <= len(whole)
 }
 
@@ -230,12 +233,15 @@ func KeyMistakes(rings ...NamedKeyring) error {
 			if err := Guessable(key[:]); err != nil {
 				faults = append(faults, fmt.Errorf("%s %w", place, err))
 			}
+
 			if other, exists := places[key]; exists {
 				faults = append(faults, fmt.Errorf("%s is the same as that of %s", place, other))
 			}
+
 			places[key] = place
 		}
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -248,18 +254,22 @@ func BearerMistakes(name, value string, rings ...NamedKeyring) error {
 		if len(keys) > 1 {
 			place = fmt.Sprintf("%s: number %d", name, i+1)
 		}
+
 		if err := Guessable([]byte(key)); err != nil {
 			faults = append(faults, fmt.Errorf("%s %w", place, err))
 		}
+
 		if slices.Contains(keys[:i], key) {
 			faults = append(faults, fmt.Errorf("%s is the same as one before it", place))
 		}
+
 		for _, ring := range rings {
 			if ring.has(key) {
 				faults = append(faults, fmt.Errorf("%s is the same as a key of %s", place, ring.Name))
 			}
 		}
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -280,6 +290,7 @@ func PasswordMistake(key, text string) error {
 	if err != nil {
 		return nil // whoever connects says so
 	}
+
 	password, _ := u.User.Password()
 	password = cmp.Or(password, u.Query().Get("password"))
 	user := cmp.Or(u.User.Username(), u.Query().Get("username"))
@@ -290,8 +301,10 @@ func PasswordMistake(key, text string) error {
 	case user:
 		return fmt.Errorf("%s: the password is the user's name", key)
 	}
+
 	if err := Guessable([]byte(password)); err != nil {
 		return fmt.Errorf("%s: the password %w", key, err)
 	}
+
 	return nil
 }

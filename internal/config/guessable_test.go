@@ -123,6 +123,7 @@ func TestKeyMistakes_NameTheKeys(t *testing.T) {
 	if err := KeyMistakes(right...); err != nil {
 		t.Errorf("three keys: %v", err)
 	}
+
 	for name, c := range map[string]struct {
 		rings []NamedKeyring
 		want  string

@@ -35,10 +35,12 @@ func VariableOf(env func(name string) string, name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s_FILE: %w", name, err)
 	}
+
 	value = strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
 	if value == "" {
 		return "", fmt.Errorf("%s_FILE: %s %w", name, path, ErrEmpty)
 	}
+
 	return value, nil
 }
 
@@ -101,20 +103,25 @@ func parseKeyring(text string) (Keyring, error) {
 		if !found || !keyID.MatchString(kid) {
 			return Keyring{}, errors.New(`want "kid:base64", separated by commas, kid of 1 to 32 letters, digits, - and _`)
 		}
+
 		key, err := base64.StdEncoding.DecodeString(encoded)
 		if err != nil {
 			return Keyring{}, fmt.Errorf("key %q is not base64", kid)
 		}
+
 		if len(key) != KeySize {
 			return Keyring{}, fmt.Errorf("key %q has %d bytes, want %d", kid, len(key), KeySize)
 		}
 		if _, repeated := ring.Keys[kid]; repeated {
 			return Keyring{}, fmt.Errorf("key %q occurs twice", kid)
 		}
+
 		if ring.Current == "" {
 			ring.Current = kid
 		}
+
 		ring.Keys[kid] = key
 	}
+
 	return ring, nil
 }
