@@ -36,6 +36,7 @@ func (l *core) writeAccount(ctx context.Context, mode string, a *delivery.Accoun
 	if err != nil {
 		return fmt.Errorf("limits: %w", err)
 	}
+
 	r := l.partitionOf(a.ID)
 	keys := []string{r.account(a.ID), r.key(kindAccounts), r.list(listSuspended), r.key(kindNotes)}
 	args := []any{mode, a.ID[:], revision, int(endpoints)}
@@ -43,9 +44,11 @@ func (l *core) writeAccount(ctx context.Context, mode string, a *delivery.Accoun
 		keys = append(keys, r.windows(e, a.ID))
 		args = append(args, packLimit(e, limitOf(&a.Limits, e), a.Suspended))
 	}
+
 	args = append(args, "name", a.Name, "named", a.NameRevision, "suspended", flag(a.Suspended), "limits", string(limits), mutedField, encodeMuted(a.MutedEvents))
 	refused := refusals{"missing": accountNotFound(), "conflict": fmt.Errorf("account %s: %w", a.ID, ErrConflict)}
 	_, err = l.runWord(ctx, "write_account", refused, keys, append(args, more...)...)
+
 	return err
 }
 
@@ -105,6 +108,7 @@ func decodeAccount(id delivery.AccountID, values map[string]string, now time.Tim
 	if err := json.Unmarshal([]byte(values["limits"]), &a.Limits); err != nil {
 		return nil, fmt.Errorf("limits of account %s: %w", id, err)
 	}
+
 	isInExcess := now.UnixMilli() < number(values["excess_until"])
 	if isInExcess {
 		a.ExcessSince = timeOf(number(values["excess"]))
@@ -114,9 +118,11 @@ func decodeAccount(id delivery.AccountID, values map[string]string, now time.Tim
 	if err != nil {
 		return nil, fmt.Errorf("account %s: %w", id, err)
 	}
+
 	for _, secret := range earlier {
 		a.EarlierSecrets = append(a.EarlierSecrets, secret.Until)
 	}
+
 	return a, nil
 }
 
@@ -137,6 +143,7 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 		if err != nil {
 			return nil, err
 		}
+
 		l.removeOutlived(ctx, a, members)
 
 		expected := strconv.FormatUint(a.Revision, 10)
@@ -160,14 +167,17 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 		if errors.Is(err, ErrConflict) {
 			continue
 		}
+
 		a.Revision++
 		if err != nil {
 			return a, err
 		}
 
 		l.removeOutlived(ctx, a, members)
+
 		return a, nil
 	}
+
 	return nil, contended("account " + id.String())
 }
 
@@ -193,6 +203,7 @@ func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secre
 	if err != nil {
 		return time.Time{}, err
 	}
+
 	notBefore, until, _ := strings.Cut(reply, "\n")
 	oldUntil = timeOf(number(until))
 	if !revokeOld {
@@ -201,5 +212,6 @@ func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secre
 
 	// The secrets have ended; if this fails the caller repeats it all.
 	_, err = l.runText(ctx, "revoke_tokens", []string{l.revokedKey(), l.metaKey()}, id[:], notBefore)
+
 	return oldUntil, err
 }

@@ -20,6 +20,7 @@ func TestAccount_LimitsChangeWithoutReset(t *testing.T) {
 	for range 8 {
 		get(l.Limits.Consume(t.Context(), id, EndpointOrders))(t)
 	}
+
 	limits.Orders.Sustained.Count = 5
 	narrow := func(a *delivery.Account) error { a.Limits = limits; return nil }
 	get(l.Accounts.Update(t.Context(), id, narrow))(t)
@@ -40,12 +41,14 @@ func TestUpdateAccount_LosesNoConcurrentChange(t *testing.T) {
 		func(a *delivery.Account) error { a.Limits.Cancel.Sustained.Count = 7; return nil },
 		func(a *delivery.Account) error { a.Limits.Token.Sustained.Count = 8; return nil },
 	}
+
 	var all sync.WaitGroup
 	for _, change := range changes {
 		all.Go(func() {
 			equal(t, errOf(l.Accounts.Update(t.Context(), id, change)), nil, "update")
 		})
 	}
+
 	all.Wait()
 	a := get(l.Accounts.Get(t.Context(), id))(t)
 	check(t, a.Suspended && a.Name == "Renamed" && a.Limits.Cancel.Sustained.Count == 7 && a.Limits.Token.Sustained.Count == 8, "account %+v", a)
@@ -73,10 +76,12 @@ func TestCountToken_OldSecretWorksForItsTime(t *testing.T) {
 	for range 2 { // a repeated rotation keeps the old secret old
 		get(l.Accounts.RotateSecret(t.Context(), id, fresh, time.Hour, false))(t)
 	}
+
 	for _, hash := range [][32]byte{testHash, fresh} {
 		_, known := get2(l.Limits.CountToken(t.Context(), id, hash))(t)
 		equal(t, known, Known{Replaced: hash == testHash}, "of a secret that is right")
 	}
+
 	wantCode(t, errOf(l.Limits.CountToken(t.Context(), id, [32]byte{7})), delivery.CodeInvalidCredentials)
 	l.setClock(t, now.Add(time.Hour+time.Second).UnixMicro())
 	wantCode(t, errOf(l.Limits.CountToken(t.Context(), id, testHash)), delivery.CodeInvalidCredentials)
@@ -92,6 +97,7 @@ func TestCountFailedLogin_IsPerClientAndAddress(t *testing.T) {
 	for range 10 {
 		must(t, l.Limits.CountFailedLogin(t.Context(), "ven_1", "127.0.0.1"))
 	}
+
 	refusal := wantCode(t, l.Limits.CountFailedLogin(t.Context(), "ven_1", "127.0.0.1"), delivery.CodeRateLimited)
 	check(t, refusal.RetryAfter > 0, "retry after %s", refusal.RetryAfter)
 	must(t, l.Limits.CountFailedLogin(t.Context(), "ven_1", "127.0.0.2"))
@@ -113,21 +119,26 @@ func TestSustainedExcess_MarksAndClears(t *testing.T) {
 			}
 			_, _ = l.Limits.Consume(t.Context(), id, endpoint)
 		}
+
 		must(t, l.Limits.Flush(t.Context(), start.Add(time.Duration(n)*time.Minute)))
 	}
+
 	marked := func() bool {
 		a := get(l.Accounts.Get(t.Context(), id))(t)
 		return !a.ExcessSince.IsZero()
 	}
+
 	for n := range 4 {
 		minute(n, true)
 	}
+
 	check(t, !marked(), "marked after 4 minutes")
 	minute(4, true)
 	check(t, marked(), "not marked after 5 minutes")
 	for n := 5; n < 11; n++ {
 		minute(n, false)
 	}
+
 	check(t, !marked(), "still marked with 4 bad minutes among the last 10")
 }
 
@@ -149,11 +160,13 @@ func TestSustainedExcess_EndsForASilentAccountToo(t *testing.T) {
 		}
 		must(t, l.Limits.Flush(t.Context(), now))
 	}
+
 	marked := func() bool {
 		one, all := get(l.Accounts.Get(t.Context(), id))(t), allAccounts(t, l)
 		check(t, len(all) == 1 && all[0].ExcessSince.Equal(one.ExcessSince), "%v and %v", all[0].ExcessSince, one.ExcessSince)
 		return !one.ExcessSince.IsZero()
 	}
+
 	// The minutes 3 to 7 are five of the last ten until minute 12 is over.
 	now = start.Add(13*time.Minute - time.Millisecond)
 	check(t, marked(), "five bad minutes among the last 10, and no mark")
@@ -181,6 +194,7 @@ func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
 	if c := l.Fleets.Snapshot().AppendCandidates(nil, elsewhere); len(c) != 1 || !c[0].Suspended || c[0].Covers {
 		t.Errorf("a suspended fleet is a candidate everywhere: %+v", c)
 	}
+
 	equal(t, len(l.Fleets.Snapshot().Covering(elsewhere)), 0, "covering")
 	mine := errors.New("mine")
 	wantError(t, errOf(l.Fleets.Update(t.Context(), f.ID, func(*delivery.Fleet) error { return mine })), mine)
@@ -210,11 +224,13 @@ func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 		due := get(l.Lifecycle.DueStores(t.Context(), partition, at, 10))(t)
 		check(t, len(due) == want, "%s: %d stores due, want %d", at, len(due), want)
 	}
+
 	read.Fleet, read.State = delivery.FleetID{}, delivery.Deactivated
 	must(t, l.Stores.Write(t.Context(), read))
 	if due, err := l.Lifecycle.DueStores(t.Context(), partition, midnight, 10); err != nil || len(due) != 0 || count(0) != 0 {
 		t.Errorf("a closed store is still due (%d) or listed, %v", len(due), err)
 	}
+
 	equal(t, l.rdb.XLen(t.Context(), l.partitions[partition].key(kindEvents)).Val(), 1, "events")
 	wantCode(t, errOf(l.Stores.Get(t.Context(), id, "S-2")), delivery.CodeStoreNotFound)
 	stores, _, err := l.Stores.Find(t.Context(), StoreFilter{Account: id}, 10)
@@ -233,6 +249,7 @@ func TestPartitionTags_AreEvenAndStable(t *testing.T) {
 			check(t, slot >= i*share+share/4 && slot <= i*share+share*3/4, "%d partitions: tag %s of partition %d has slot %d", partitions, tag, i, slot)
 		}
 	}
+
 	equal(t, hashSlot("foo"), 12182, "slot of foo is")
 	// Part of the stored layout: another name would lose every key.
 	equal(t, partitionTags('p', 16)[3], "p03bj", "partition 3 of 16 is called")

@@ -85,6 +85,7 @@ func (a *activityCounts) request(account delivery.AccountID, refused bool) {
 	if refused {
 		c.refused++
 	}
+
 	a.accounts[account] = c
 }
 
@@ -130,6 +131,7 @@ func (l *core) flushActivity(ctx context.Context, now time.Time, fields map[stri
 		a.pending = append(a.pending, next)
 		a.pending = a.pending[max(0, len(a.pending)-keptAdditions):]
 	}
+
 	for len(a.pending) > 0 {
 		next := a.pending[0]
 		args := append([]any{a.process, next.number, int(activityLifetime.Seconds())}, next.amounts...)
@@ -138,6 +140,7 @@ func (l *core) flushActivity(ctx context.Context, now time.Time, fields map[stri
 		}
 		a.pending = a.pending[1:]
 	}
+
 	return nil
 }
 
@@ -146,20 +149,24 @@ func (l Monitor) Activity(ctx context.Context, minutes int) ([]MinuteActivity, e
 	if minutes < 1 || minutes > maxActivityMinutes {
 		return nil, fmt.Errorf("activity of %d minutes: want 1 to %d", minutes, maxActivityMinutes)
 	}
+
 	first := l.Now().Unix()/60 - int64(minutes) + 1
 	activity := make([]MinuteActivity, minutes)
 	for i := range activity {
 		activity[i].At = time.Unix((first+int64(i))*60, 0).UTC()
 	}
+
 	counts, err := pipelined(ctx, l.rdb, "reading activity", activity, func(pipe redis.Pipeliner, m MinuteActivity) func() map[string]string {
 		return pipe.HGetAll(ctx, l.activityKey(m.At.Unix()/60)).Val
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range activity {
 		activity[i].decode(counts[i])
 	}
+
 	return activity, nil
 }
 
@@ -198,6 +205,8 @@ func (l Limits) Flush(ctx context.Context, now time.Time) error {
 			args: []any{now.Unix() / 60, c.all, c.refused, excessSpan, excessMinutes, now.UnixMilli(), account[:]},
 		})
 	}
+
 	_, err := l.runAll(ctx, "count_minutes", calls)
+
 	return errors.Join(err, l.flushActivity(ctx, now, fields), l.flushLimitedFleets(ctx))
 }

@@ -29,18 +29,21 @@ func TestActivity_CountsWhatReallyHappened(t *testing.T) {
 		c, _ := get2(s.Orders.Create(t.Context(), s.creation(externalID, key)))(t)
 		return c.Order
 	}
+
 	o := created("X-1", "key")
 	created("X-1", "key") // answered again
 	wantCode(t, errOf(s.Orders.Create(t.Context(), s.creation("X-1", "other key"))), delivery.CodeDuplicateOrder)
 	for range 2 { // the second finds it cancelled
 		get2(s.Orders.Cancel(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
 	}
+
 	delivered := created("X-2", "")
 	for _, want := range []error{nil, ErrConflict} {
 		wantError(t, s.advanceBy(t.Context(), delivered.ID.Partition(), func(step *Step) {
 			step.Change(delivered, []delivery.Change{{Status: delivery.Assigned, At: time.Now()}, {Status: delivery.Delivered, At: time.Now()}})
 		}), want)
 	}
+
 	wantCode(t, errOf(s.Orders.Cancel(t.Context(), s.account, delivered.ID, "", "", time.Now())), delivery.CodeOrderNotCancellable)
 	s.advance(t, created("X-3", "").ID, delivery.Assigned, delivery.Failed)
 	s.advance(t, created("X-4", "").ID, delivery.Assigned) // not ended
@@ -54,6 +57,7 @@ func TestActivity_CountsWhatReallyHappened(t *testing.T) {
 	for range 2 {                       // the second has nothing to add
 		must(t, s.Limits.Flush(t.Context(), s.Now()))
 	}
+
 	s.wantActivity(t, MinuteActivity{Created: 5, Delivered: 1, Failed: 1, Cancelled: 1, Refused: map[delivery.Code]int64{
 		delivery.CodeDuplicateOrder: 2, delivery.CodeRateLimited: 1, delivery.CodeInternal: 1}})
 }
@@ -72,6 +76,7 @@ func TestActivity_EveryMinuteOldestFirst(t *testing.T) {
 		}
 		must(t, errors.Join(l.Limits.Flush(t.Context(), clock.at), second.Limits.Flush(t.Context(), clock.at)))
 	}
+
 	refused := func(n int64) MinuteActivity {
 		return MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeNotFound: 2 * n, delivery.CodeTokenInvalid: n}}
 	}
@@ -102,6 +107,7 @@ func TestFlushMinutes_AddsLaterWhatFailed(t *testing.T) {
 	if err := l.Limits.Flush(t.Context(), clock.at); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Fatalf("got %v", err)
 	}
+
 	wantError(t, errOf(l.Monitor.Activity(t.Context(), 1)), delivery.ErrUnavailable)
 	must(t, own.Start(t.Context()))
 	waiting := slices.Clone(l.activity.pending)
@@ -122,6 +128,7 @@ func TestFlushMinutes_KeepsNoMoreThanAnHour(t *testing.T) {
 		l.Limits.CountRefusal(delivery.CodeNotFound)
 		_ = l.Limits.Flush(overContext(t), start.Add(time.Duration(i)*FlushMinutesEvery))
 	}
+
 	kept := l.activity.pending
 	check(t, len(kept) == keptAdditions && kept[0].number == 11, "%d additions wait, the oldest is number %d", len(kept), kept[0].number)
 }

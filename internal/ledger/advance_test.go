@@ -44,6 +44,7 @@ func TestAdvance_ComparesVersions(t *testing.T) {
 	for _, want := range []error{nil, ErrConflict} {
 		wantError(t, s.advanceBy(t.Context(), o.ID.Partition(), change), want)
 	}
+
 	stored := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, stored.Status == delivery.Assigned && delivery.Sequence(stored.Version) == 2 && stored.Courier == mehmet && len(stored.Changes) == 1, "stored %+v", stored)
 	s.swap(t, stored, ali)
@@ -89,6 +90,7 @@ func TestAdvance_WithoutTheVersionsACancellationIsLost(t *testing.T) {
 			for i := range o.Changes {
 				got = append(got, o.Changes[i].Status)
 			}
+
 			equal(t, got, c.want, "the order has been")
 			equal(t, o.Status, c.want[len(c.want)-1], "the order is")
 		})
@@ -102,11 +104,13 @@ func TestAdvance_KeepsListsAndTimers(t *testing.T) {
 	for range 2 {
 		s.list(t, o.ID)
 	}
+
 	listed := func(status delivery.Status) int {
 		orders, next := get2(s.Orders.Jobs(t.Context(), s.fleet.ID, status, "", 10))(t)
 		check(t, next == "", "a cursor %q at the end", next)
 		return len(orders)
 	}
+
 	check(t, listed(delivery.Searching) == 1, "the new order is not on its fleet's list")
 	due := get(s.Ownership.Due(t.Context(), []int{o.ID.Partition()}, o.CreatedAt.Add(15*time.Minute), 10))(t)
 	check(t, len(due[0]) == 1 && due[0][0] == o.ID, "due after 15 minutes: %v", due)
@@ -150,6 +154,7 @@ func TestAdvance_WritesAllOrNothing(t *testing.T) {
 			step.DeadLetter(Unreadable{ID: "1-0", Reason: "r", kind: kindUpdates}, RoleStatus)
 			c.add(step)
 		})
+
 		wantError(t, err, ErrConflict)
 		check(t, slices.Equal(step.Conflicts, c.conflicts), "%s: conflicts %v, want %v", c.name, step.Conflicts, c.conflicts)
 		check(t, maps.Equal(s.content(t, r), before), "%s: something was written", c.name)
@@ -174,6 +179,7 @@ func TestAdvance_WritesWhatABatchDecides(t *testing.T) {
 		step.Change(ended, []delivery.Change{{Status: delivery.Failed, At: time.Now()}})
 		step.Refuse(u, delivery.Failed, "late_delivery", true)
 	})
+
 	entries := get(s.rdb.XRange(t.Context(), r.key(kindEvents), step.Batch, "+").Result())(t)
 	require(t, len(entries) == 1 && entries[0].ID == step.Batch, "entries behind %s: %v", step.Batch, entries)
 	e := Entry{}
@@ -223,6 +229,7 @@ func TestAdvance_KeepsWhatGatewaysWriteMeanwhile(t *testing.T) {
 		u.Order, u.Fleet, u.At = o.ID, s.fleet.ID, now
 		get(s.Orders.Report(t.Context(), u, now))(t)
 	}
+
 	report(delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned, Courier: mehmet})
 	report(delivery.Update{Kind: delivery.KindStatus, Status: delivery.PickedUp})
 	report(delivery.Update{Kind: delivery.KindStatus, Status: delivery.Failed, Failure: delivery.OtherFailure})
@@ -237,9 +244,11 @@ func TestAdvance_KeepsWhatGatewaysWriteMeanwhile(t *testing.T) {
 	for i := orderVersionAt; i < orderVersionAt+24; i++ {
 		changed = append(changed, i) // version, time and estimate
 	}
+
 	for i := range before {
 		check(t, before[i] == after[i] || slices.Contains(changed, i), "byte %d was %x, is %x", i, before[i], after[i])
 	}
+
 	stored := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, stored.Status == delivery.Assigned && stored.Reported == delivery.PickedUp && stored.Accepted == ali && stored.LastCourierUpdate.Equal(now) && stored.Location.At.Equal(now),
 		"stored %+v", stored)
@@ -254,6 +263,7 @@ func TestAdvance_ListsWhatHasEndedByTheHour(t *testing.T) {
 	for i := range 5 {
 		orders = append(orders, s.create(t, fmt.Sprint("X-", i)))
 	}
+
 	longAgo := time.Now().Add(-20 * time.Hour)
 	var step *Step
 	s.step(t, r.number, func(of *Step) {
@@ -262,6 +272,7 @@ func TestAdvance_ListsWhatHasEndedByTheHour(t *testing.T) {
 			step.Change(o, []delivery.Change{{Status: delivery.Failed, At: longAgo}})
 		}
 	})
+
 	hour := fmt.Sprint(timeOfEntry(step.Batch).Unix() / 3600) // of the entry, not of the changes
 	members := get(s.rdb.LRange(t.Context(), r.keyOf(kindEnded, []byte(hour)), 0, -1).Result())(t)
 	var want []string
@@ -270,6 +281,7 @@ func TestAdvance_ListsWhatHasEndedByTheHour(t *testing.T) {
 		stored := get(s.Orders.Get(t.Context(), o.ID))(t)
 		check(t, stored.Status == delivery.Failed && len(stored.Changes) == 1, "the copy of %s: %+v", o.ID, stored)
 	}
+
 	check(t, slices.Equal(members, want), "ended in hour %s: %q, want %q", hour, members, want)
 	check(t, s.rdb.Exists(t.Context(), r.prefix+"y").Val() == 0, "the copy is still there")
 	equal(t, get(s.rdb.ZRange(t.Context(), r.key(kindEndedHours), 0, -1).Result())(t), []string{hour}, "hours")
@@ -285,6 +297,7 @@ func TestAdvance_SplitsLongCommands(t *testing.T) {
 		binary.BigEndian.PutUint32(digest[4:], uint32(n))
 		return delivery.MakeOrderID(0, 20_000, digest)
 	}
+
 	for _, until := range []time.Time{time.Now(), {}} {
 		s.step(t, 0, func(step *Step) {
 			for n := range orders {
@@ -337,11 +350,13 @@ func TestAdvance_AnswersEachPartition(t *testing.T) {
 		steps[p] = l.Ownership.Step(p, Token{})
 		steps[p].Change(orders[p], assigned())
 	}
+
 	envs[1].change(t, orders[1], assigned()...) // then it has another token
 	get2(l.Orders.Cancel(t.Context(), envs[2].account, orders[2].ID, "", "", time.Now()))(t)
 	for p, err := range l.Ownership.Advance(t.Context(), steps) {
 		wantError(t, err, []error{nil, ErrNotOwner, ErrConflict, nil}[p])
 	}
+
 	for p, want := range []delivery.Status{delivery.Assigned, delivery.Assigned, delivery.Cancelled, delivery.Assigned} {
 		equal(t, get(l.Orders.Get(t.Context(), orders[p].ID))(t).Status, want, fmt.Sprint("the order of partition ", p))
 	}
@@ -361,6 +376,7 @@ func TestReadOrders_LeavesOutWhatCannotBeRead(t *testing.T) {
 	for i, there := range []bool{true, false, false, false} {
 		check(t, (w.News[i] != nil) == there, "new %d: %+v", i, w.News[i])
 	}
+
 	for i, there := range []bool{true, false, false, true} {
 		check(t, (w.Orders[i] != nil) == there && (w.Unreadable[ids[i]] != nil) == (i == 1), "order %d: %+v, %v", i, w.Orders[i], w.Unreadable[ids[i]])
 	}
@@ -381,6 +397,7 @@ func TestReadOrders_NamesWhatIsNotDecided(t *testing.T) {
 			check(t, w.Undecided[id], "%s: it lacks %s", what, id)
 		}
 	}
+
 	is("an empty stream", true)
 	s.report(t, o.ID, delivery.Assigned)
 	is("one report", true, o.ID)
@@ -393,6 +410,7 @@ func TestReadOrders_NamesWhatIsNotDecided(t *testing.T) {
 	for range mostListed {
 		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindUpdates), Values: []any{"u", encodeUpdate(&delivery.Update{Order: o.ID})}})
 	}
+
 	get(pipe.Exec(t.Context()))(t)
 	is("too many", false)
 	after = get(s.rdb.XInfoStream(t.Context(), r.key(kindUpdates)).Result())(t).LastGeneratedID
@@ -415,24 +433,30 @@ func (s *env) process(t *testing.T, o *Owned, silent bool) {
 		if len(inboxes) == 0 {
 			return
 		}
+
 		in, step := inboxes[0], s.Ownership.Step(o.Partition, o.Token)
 		if in.Events != "" {
 			step.Token.Events, step.Token.Webhooks, o.From = in.Events, in.Events, in.Events
 		}
+
 		if in.Updates != "" {
 			step.Token.Updates = in.Updates
 		}
+
 		for _, read := range []*int64{&o.ReadFrom, &o.Read.Events, &o.Read.Webhooks} {
 			if *read >= 0 {
 				*read += in.ReadEvents
 			}
 		}
+
 		if o.Read.Updates >= 0 {
 			o.Read.Updates += in.ReadUpdates
 		}
+
 		if !silent {
 			step.Positions(o.Read)
 		}
+
 		equal(t, s.Ownership.Advance(t.Context(), []*Step{step})[0], nil, "a step")
 		o.Token = step.Token
 	}
@@ -460,6 +484,7 @@ func TestTake_KeepsLagExact(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+
 			s := newEnv(t)
 			key := s.partitionOf(s.account).key(kindEvents)
 			lags := func(want int64, what string) {
@@ -469,6 +494,7 @@ func TestTake_KeepsLagExact(t *testing.T) {
 				equal(t, lag.Oldest.IsZero(), want == 0, "no oldest entry "+what)
 				equal(t, s.stats(t).Unread[RoleStatus], want, "unread "+what)
 			}
+
 			s.createMany(t, "A", 4)
 			o := s.own(t, "w1")
 			lags(4, "at the beginning")
@@ -494,6 +520,7 @@ func TestTake_WithoutATokenGoesOnWhereTheGroupsAre(t *testing.T) {
 	for i := range 3 {
 		s.create(t, fmt.Sprint("X-", i))
 	}
+
 	must(t, s.Streams.Ack(t.Context(), RoleStatus, collect(t, s.Ledger, RoleStatus, "old", 3)...))
 	last := s.create(t, "last")
 	in := get(s.Ownership.Read(t.Context(), []*Owned{s.own(t, "w1")}, 100, -1))(t)
@@ -528,6 +555,7 @@ func TestTrimAndRetire_WaitForTheOwner(t *testing.T) {
 	for _, role := range []Role{RoleWebhook, RoleExport} {
 		must(t, s.Streams.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 3)...))
 	}
+
 	sweep := func() (int64, int) {
 		return get(s.Lifecycle.Trim(t.Context(), r.number, -24*time.Hour))(t), get(s.Lifecycle.Retire(t.Context(), r.number, later, 100))(t)
 	}
@@ -552,6 +580,7 @@ func TestAdvance_MakesADestroyedGroupAgain(t *testing.T) {
 	for _, kind := range []byte{kindEvents, kindUpdates} {
 		must(t, s.rdb.XGroupDestroy(t.Context(), r.key(kind), string(RoleStatus)).Err())
 	}
+
 	step := s.Ownership.Step(r.number, o.Token)
 	step.Change(order, assigned())
 	step.Positions(o.Read)
@@ -581,12 +610,14 @@ func TestDeadLetters_OfTheOwnerKeepTheirFields(t *testing.T) {
 		}
 		step.DeadLetter(in[0].Unreadable[0], RoleStatus)
 	})
+
 	must(t, s.rdb.Del(t.Context(), r.key(kindUpdates)).Err())
 	letters := get(s.Monitor.DeadLetters(t.Context(), 10))(t)
 	require(t, len(letters) == 2, "%+v", letters)
 	for i, want := range []string{"unreadable: ", "a defect"} {
 		check(t, strings.HasPrefix(letters[i].Reason, want) && letters[i].Stream == "updates" && letters[i].Role == "status" && letters[i].Fields["u"] != "", "%+v", letters[i])
 	}
+
 	equal(t, letters[1].Fields["order"], order.ID.String(), "order")
 }
 
@@ -597,6 +628,7 @@ func TestWorkers_CountTheirBeats(t *testing.T) {
 	for count := range 2 {
 		must(t, l.Ownership.Beat(t.Context(), "w1", int64(count+1)))
 	}
+
 	must(t, other.Ownership.Beat(t.Context(), "w2", 1))
 	must(t, other.Ownership.Released(t.Context()))
 	workers, released := get2(other.Ownership.Workers(t.Context()))(t)
@@ -623,6 +655,7 @@ func TestStep_ErrorsNameTheScriptThatAnswered(t *testing.T) {
 // when its courier falls silent. Later moves leave the timer as it is.
 func TestAdvance_GivesATimerToAnOrderThatWasNeverListed(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	o := s.create(t, "X-1")
 	timers := s.partitionOf(s.account).key(kindTimers)
@@ -646,6 +679,7 @@ func TestAdvance_GivesATimerToAnOrderThatWasNeverListed(t *testing.T) {
 // Lua spreads less than 8,000 values. status.batch may be 10,000.
 func TestAdvance_EndsAsManyOrdersAsABatchMayHave(t *testing.T) {
 	t.Parallel()
+
 	_, own := ownServer(t)
 	s := newEnv(t, own)
 	const batch = 10_000
@@ -659,6 +693,7 @@ func TestAdvance_EndsAsManyOrdersAsABatchMayHave(t *testing.T) {
 			step.Change(o, []delivery.Change{{Status: delivery.Failed, At: time.Now()}})
 		}
 	})
+
 	// On a busy machine the script may take so long that the client asks again, and hears that it is done.
 	isDone := err != nil && strings.Contains(err.Error(), `answered "repeated"`)
 	if !isDone {
@@ -669,6 +704,7 @@ func TestAdvance_EndsAsManyOrdersAsABatchMayHave(t *testing.T) {
 	for _, hour := range get(s.rdb.ZRange(t.Context(), r.key(kindEndedHours), 0, -1).Result())(t) {
 		ended += get(s.rdb.LLen(t.Context(), r.keyOf(kindEnded, []byte(hour))).Result())(t)
 	}
+
 	equal(t, ended, int64(batch), "orders in the lists of those that have ended")
 	equal(t, get(s.rdb.ZCard(t.Context(), r.key(kindTimers)).Result())(t), int64(0), "timers of ended orders")
 	token := get(get(s.Ownership.Tokens(t.Context()))(t)[r.number].Token())(t)
@@ -688,6 +724,7 @@ func (s *env) createdIDs(t *testing.T, r partition) (ids []delivery.OrderID) {
 		}
 		return nil
 	}))
+
 	return ids
 }
 

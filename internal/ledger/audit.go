@@ -79,8 +79,10 @@ func (l Audit) AppendUnless(ctx context.Context, e *AuditEntry, within time.Dura
 	if err := l.Append(ctx, e); err != nil {
 		return err
 	}
+
 	l.notedMu.Lock()
 	defer l.notedMu.Unlock()
 	remember(&l.noted, 4096, key, e.At)
+
 	return nil
 }

@@ -30,6 +30,7 @@ func TestAudit_IsHandedToTheExporterAndKeptUntilItIsExported(t *testing.T) {
 			get(s.Lifecycle.Trim(t.Context(), n, -time.Hour))(t)
 		}
 	}
+
 	trim()
 	var got []Entry
 	for _, e := range collect(t, s.Ledger, RoleExport, "x", int(before)+2) {
@@ -37,6 +38,7 @@ func TestAudit_IsHandedToTheExporterAndKeptUntilItIsExported(t *testing.T) {
 			got = append(got, e)
 		}
 	}
+
 	require(t, len(got) == 2, "%d entries were handed out after trimming", len(got))
 	for _, e := range got {
 		if e.Audit.ID == entry.ID {
@@ -45,6 +47,7 @@ func TestAudit_IsHandedToTheExporterAndKeptUntilItIsExported(t *testing.T) {
 		}
 		equal(t, e.kind(), byte(kindAudit), "stream")
 	}
+
 	trim()
 	equal(t, s.rdb.XLen(t.Context(), r.key(kindAudit)).Val() > 0, true, "kept while it is being exported")
 	must(t, s.Streams.Ack(t.Context(), RoleExport, got...))
@@ -62,10 +65,12 @@ func TestAudit_UnreadableEntryIsSetAside(t *testing.T) {
 	for _, record := range []string{"", "\x01", "\xff", "text"} {
 		must(t, s.rdb.Do(t.Context(), "XADD", key, "*", "w", record).Err())
 	}
+
 	must(t, s.Audit.Append(t.Context(), auditEntry(delivery.AccountID{})))
 	for _, e := range collect(t, s.Ledger, RoleExport, "x", 1) {
 		check(t, e.Audit == nil || e.Audit.Actor == "ayşe", "handed out %+v", e.Audit)
 	}
+
 	letters := get(s.Monitor.DeadLetters(t.Context(), 10))(t)
 	check(t, len(letters) == 4 && letters[0].Stream == "audit", "dead letters %+v", letters)
 }
@@ -99,6 +104,7 @@ func TestAudit_AppendUnlessNotesOnceWithinATime(t *testing.T) {
 		must(t, s.Audit.AppendUnless(t.Context(), e, c.within))
 		equal(t, s.rdb.XLen(t.Context(), key).Val()-before, c.added, fmt.Sprint("entries of case ", i))
 	}
+
 	must(t, s.rdb.Set(t.Context(), key, "no stream", 0).Err())
 	e := auditEntry(delivery.AccountID{})
 	e.Actor = "ece"

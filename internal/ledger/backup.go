@@ -49,6 +49,7 @@ func (l Backup) Hold(ctx context.Context, backup string, now time.Time) (string,
 		} else if pending != "" {
 			from = idBefore(pending)
 		}
+
 		for _, g := range groups {
 			if holdExpired(g.Name, now) {
 				if err := l.rdb.XGroupDestroy(ctx, key, g.Name).Err(); err != nil {
@@ -56,14 +57,18 @@ func (l Backup) Hold(ctx context.Context, backup string, now time.Time) (string,
 				}
 			}
 		}
+
 		return l.rdb.XGroupCreate(ctx, key, hold, from).Err()
 	})
+
 	if err == nil {
 		err = failure(l.rdb.HSet(ctx, l.metaKey(), "backup", backup).Err())
 	}
+
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("holding the streams: %w", err), l.Release(context.WithoutCancel(ctx), hold))
 	}
+
 	return hold, nil
 }
 
@@ -87,6 +92,7 @@ func (l Backup) ErasureList(ctx context.Context, id string) (string, error) {
 	if id != "" {
 		pipe.HSetNX(ctx, l.metaKey(), "erasures", id)
 	}
+
 	known := pipe.HMGet(ctx, l.metaKey(), "erasures")
 	if _, err := pipe.Exec(ctx); err != nil {
 		return "", failed("reading the list of erasures' id", err)
@@ -150,6 +156,7 @@ func (l Backup) Resume(ctx context.Context, backup, hold string) (Resumed, error
 	if err := l.repairNames(ctx); err != nil {
 		return done, err
 	}
+
 	// Last: until here all of it would be done again.
 	meta := l.metaKey()
 	pipe := l.rdb.TxPipeline()
@@ -158,6 +165,7 @@ func (l Backup) Resume(ctx context.Context, backup, hold string) (Resumed, error
 	if _, err := pipe.Exec(ctx); err != nil {
 		return done, failed("noting that the backup is restored", err)
 	}
+
 	return done, nil
 }
 
@@ -173,6 +181,7 @@ func (l *core) resumable(ctx context.Context, backup string) (before bool, err e
 	if err != nil {
 		return false, failed("reading the ledger's meta", err)
 	}
+
 	before = known[1] == any(backup)
 	if !before && known[0] != any(backup) {
 		return false, ErrOtherCopy
@@ -192,10 +201,13 @@ func (l *core) setBack(ctx context.Context, hold string) (streams int, err error
 				pipe.XGroupDestroy(ctx, key, g.Name)
 			}
 		}
+
 		streams++
 		_, err := pipe.Exec(ctx)
+
 		return err
 	})
+
 	return streams, failed("setting the exporter back", err)
 }
 
@@ -235,12 +247,14 @@ func (l Backup) Snapshots(ctx context.Context, take func(Node, io.Reader) error)
 	if err != nil {
 		return failed("listing masters", err)
 	}
+
 	slices.SortFunc(nodes, func(a, b *redis.Client) int { return strings.Compare(a.Options().Addr, b.Options().Addr) })
 	for _, one := range nodes {
 		if err := l.snapshot(ctx, one, take); err != nil {
 			return fmt.Errorf("snapshot of %s: %w", one.Options().Addr, err)
 		}
 	}
+
 	return nil
 }
 
@@ -253,20 +267,24 @@ func (l *core) snapshot(ctx context.Context, one *redis.Client, take func(Node, 
 	if err != nil {
 		return failure(err)
 	}
+
 	if !strings.Contains(role, "role:master") {
 		return errors.New("it is a replica, which may lack what its master has acknowledged: name the master")
 	}
+
 	if l.cluster {
 		if node.Slots, err = slotsOf(ctx, one); err != nil {
 			return failure(err)
 		}
 	}
+
 	o := one.Options()
 	conn, err := o.Dialer(ctx, o.Network, o.Addr)
 	if err != nil {
 		return failure(err)
 	}
 	defer func() { _ = conn.Close() }() // all that counts has been read, or there is an error already
+
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	in := bufio.NewReaderSize(timedReader{conn}, 256<<10)
@@ -277,6 +295,7 @@ func (l *core) snapshot(ctx context.Context, one *redis.Client, take func(Node, 
 	if err := take(node, rdb); err != nil {
 		return errors.Join(err, ctx.Err())
 	}
+
 	return nil
 }
 
@@ -300,19 +319,23 @@ func requestSnapshot(out io.Writer, in *bufio.Reader, user, password string) (io
 	case password != "":
 		commands = append(commands, []string{"AUTH", password})
 	}
+
 	commands = append(commands, []string{"REPLCONF", "capa", "eof"}, []string{"REPLCONF", "rdb-only", "1"}, []string{"SYNC"})
 	for _, c := range commands {
 		request := fmt.Sprintf("*%d\r\n", len(c))
 		for _, word := range c {
 			request += fmt.Sprintf("$%d\r\n%s\r\n", len(word), word)
 		}
+
 		if _, err := io.WriteString(out, request); err != nil {
 			return nil, err
 		}
+
 		reply, err := replyLine(in)
 		if err != nil {
 			return nil, err
 		}
+
 		switch {
 		case reply[0] == '-':
 			return nil, fmt.Errorf("%s: %s", c[0], reply[1:]) // c[1:] may be a password
@@ -320,6 +343,7 @@ func requestSnapshot(out io.Writer, in *bufio.Reader, user, password string) (io
 			return snapshotBody(reply, in)
 		}
 	}
+
 	return nil, errors.New("no snapshot was asked for")
 }
 
@@ -341,6 +365,7 @@ func snapshotBody(header string, in *bufio.Reader) (io.Reader, error) {
 	if mark, ok := strings.CutPrefix(header, "$EOF:"); ok && len(mark) == 40 {
 		return &markedReader{in: in, mark: mark}, nil
 	}
+
 	size, err := strconv.ParseInt(strings.TrimPrefix(header, "$"), 10, 64)
 	if err != nil || header[0] != '$' || size < 1 {
 		return nil, fmt.Errorf("SYNC answers %q", header)
@@ -358,6 +383,7 @@ func (r *sizedReader) Read(b []byte) (int, error) {
 	if r.left == 0 {
 		return 0, io.EOF
 	}
+
 	n, err := r.in.Read(b[:min(int64(len(b)), r.left)])
 	if r.left -= int64(n); errors.Is(err, io.EOF) && r.left > 0 {
 		err = io.ErrUnexpectedEOF
@@ -381,8 +407,10 @@ func (r *markedReader) Read(b []byte) (int, error) {
 	case string(ahead) == r.mark:
 		return 0, io.EOF
 	}
+
 	// The last 40 bytes may be the beginning of the mark; the first is not.
 	n := max(r.in.Buffered()-len(r.mark), 1)
+
 	return r.in.Read(b[:min(n, len(b))])
 }
 
@@ -395,12 +423,14 @@ func slotsOf(ctx context.Context, one *redis.Client) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	var ranges []string
 	for _, s := range all {
 		if len(s.Nodes) > 0 && s.Nodes[0].ID == id {
 			ranges = append(ranges, fmt.Sprintf("%d-%d", s.Start, s.End))
 		}
 	}
+
 	return strings.Join(ranges, ","), nil
 }
 
@@ -429,6 +459,7 @@ func (s *RDBSum) Write(b []byte) (int, error) {
 	if missing := len(rdbMagic) - len(s.first); missing > 0 {
 		s.first = append(s.first, b[:min(missing, len(b))]...)
 	}
+
 	s.behind = append(s.behind, b...)
 	if done := len(s.behind) - 8; done > 0 {
 		// The library inverts before and after, Redis does not.
@@ -436,6 +467,7 @@ func (s *RDBSum) Write(b []byte) (int, error) {
 		s.last = s.behind[done-1]
 		s.behind = append(s.behind[:0], s.behind[done:]...)
 	}
+
 	return len(b), nil
 }
 
@@ -444,6 +476,7 @@ func (s *RDBSum) Check() error {
 	if string(s.first) != rdbMagic || len(s.behind) < 8 || s.last != rdbEnd {
 		return ErrSnapshot
 	}
+
 	switch binary.LittleEndian.Uint64(s.behind) {
 	case s.sum, 0: // 0: rdbchecksum no
 		return nil

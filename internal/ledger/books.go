@@ -45,6 +45,7 @@ func (l Books) set(ctx context.Context, key string, c change) error {
 	if !c.at.IsZero() {
 		decidedAt = c.at.UnixMilli()
 	}
+
 	reply, err := compareAndSet.Run(ctx, l.rdb, []string{key}, c.from, c.to, c.lasts.Milliseconds(), decidedAt, decisionLasts.Milliseconds()).Text()
 	if err != nil {
 		return failed("changing "+key, err)
@@ -58,6 +59,7 @@ func (l Books) set(ctx context.Context, key string, c change) error {
 	if reply == "late" {
 		return ErrLate
 	}
+
 	return fmt.Errorf("%w: %s", ErrConflict, key)
 }
 
@@ -104,6 +106,7 @@ func (l Books) Comparisons(ctx context.Context, days []string) ([]string, error)
 	for i, day := range days {
 		keys[i] = l.comparisonKey(day)
 	}
+
 	stored, err := l.rdb.MGet(ctx, keys...).Result()
 	if err != nil {
 		return nil, failed("reading comparisons", err)
@@ -113,6 +116,7 @@ func (l Books) Comparisons(ctx context.Context, days []string) ([]string, error)
 	for i := range stored {
 		all[i] = text(stored[i])
 	}
+
 	return all, nil
 }
 

@@ -48,6 +48,7 @@ func TestBooks_ALateDecisionIsRefused(t *testing.T) {
 	} {
 		wantError(t, l.Books.MoveHead(t.Context(), "", "first", now.Add(c.after)), c.want)
 	}
+
 	wantError(t, ErrLate, delivery.ErrUnavailable)
 
 	// What was decided before may be repeated at any time.

@@ -60,20 +60,24 @@ func (c *scriptCall) command(ctx context.Context, cluster bool) *redis.StringCmd
 	if cluster {
 		keys++
 	}
+
 	c.parts, c.args = c.parts[:0], append(c.args[:0], "fcall", c.script.arg, keys)
 	start := 0
 	for _, end := range c.ends {
 		c.parts = append(c.parts, c.buf[start:end])
 		start = end
 	}
+
 	for i := range c.parts {
 		if cluster && i == c.keys {
 			c.args = append(c.args, sentinel(c.prefix))
 		}
 		c.args = append(c.args, &c.parts[i])
 	}
+
 	cmd := redis.NewStringCmd(ctx, c.args...)
 	cmd.SetFirstKeyPos(3)
+
 	return cmd
 }
 
@@ -95,16 +99,20 @@ func (l *core) attempt(ctx context.Context, s *script, try func() error) error {
 	if s.watched != nil {
 		began = time.Now()
 	}
+
 	err := try()
 	if err != nil {
 		err = l.retry(ctx, err, try)
 	}
+
 	if s.watched != nil {
 		s.watched(ctx, began, err)
 	}
+
 	if err != nil {
 		return fmt.Errorf("script %s: %w", s.name, failure(err))
 	}
+
 	return nil
 }
 
@@ -129,6 +137,7 @@ func (l *core) run(ctx context.Context, file string, keys []string, args ...any)
 		reply, err = send(ctx, s.name, keys, args...).Result()
 		return err
 	})
+
 	return reply, err
 }
 
@@ -137,6 +146,7 @@ func (l *core) runText(ctx context.Context, file string, keys []string, args ...
 	if err != nil {
 		return "", err
 	}
+
 	text, ok := reply.(string)
 	if !ok {
 		return "", fmt.Errorf("script %s answered %T instead of a string", file, reply)
@@ -166,11 +176,13 @@ func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.
 	if len(calls) == 0 {
 		return nil, nil
 	}
+
 	cmds := make([]*redis.Cmd, len(calls))
 	todo := make([]int, len(calls))
 	for i := range calls {
 		todo[i] = i
 	}
+
 	return cmds, l.attempt(ctx, &s, func() (worst error) {
 		pipe := l.rdb.Pipeline()
 		for _, i := range todo {
@@ -181,6 +193,7 @@ func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.
 			}
 			cmds[i] = send(ctx, called.name, l.keysOf(calls[i].keys), calls[i].args...)
 		}
+
 		_, _ = pipe.Exec(ctx) // each command carries its own error
 		failed := todo[:0]
 		for _, i := range todo {
@@ -191,7 +204,9 @@ func (l *core) runAll(ctx context.Context, file string, calls []call) ([]*redis.
 				}
 			}
 		}
+
 		todo = failed
+
 		return worst
 	})
 }
@@ -223,6 +238,7 @@ func (l *core) retry(ctx context.Context, err error, try func() error) error {
 		if isUnknownFunction(err) && errors.Is(loadFailure, ErrScriptsMissing) {
 			return loadFailure
 		}
+
 		if isUnknownFunction(err) && loads < loadsOfOneCall {
 			loads++
 			// In a cluster the one that matters may have it even so.
@@ -234,6 +250,7 @@ func (l *core) retry(ctx context.Context, err error, try func() error) error {
 			if ctx.Value(withoutPausesKey{}) != nil {
 				return err
 			}
+
 			// Spread, so that all who wait do not come back at once.
 			wait := pause/2 + rand.N(pause)
 			if time.Now().Add(wait).After(deadline) {
@@ -242,12 +259,15 @@ func (l *core) retry(ctx context.Context, err error, try func() error) error {
 			if sleep(ctx, wait); ctx.Err() != nil {
 				return err
 			}
+
 			pause = min(2*pause, longestPause)
 		}
+
 		if err = try(); err == nil {
 			return nil
 		}
 	}
+
 	return err
 }
 
@@ -257,6 +277,7 @@ func (l *core) isRetryable(err error) bool {
 	if isUnknownFunction(err) {
 		return true
 	}
+
 	var reply redis.Error
 	if errors.Is(err, ErrUnconfirmed) && !errors.As(err, &reply) {
 		return false
@@ -283,6 +304,7 @@ func failure(err error) error {
 	if err == nil || errors.Is(err, delivery.ErrUnavailable) {
 		return err
 	}
+
 	var reply redis.Error
 	if !errors.As(err, &reply) || isUnknownFunction(err) ||
 		slices.ContainsFunc(unavailablePrefixes, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) {
@@ -305,6 +327,7 @@ func joinCounted(errs []error) error {
 	for _, err := range errs {
 		counts[err.Error()]++
 	}
+
 	for i, err := range errs {
 		n := counts[err.Error()]
 		counts[err.Error()] = 0
@@ -315,6 +338,7 @@ func joinCounted(errs []error) error {
 			errs[i] = fmt.Errorf("%w (%d times)", err, n)
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -338,6 +362,7 @@ func pipelined[T, R any](ctx context.Context, client redis.Cmdable, what string,
 		}
 		read = append(read, results...)
 	}
+
 	return read, nil
 }
 
@@ -375,6 +400,7 @@ func pipelinedEach[T, R any](ctx context.Context, client redis.Cmdable, what str
 			lost = errs[first]
 		}
 	}
+
 	return results, errs
 }
 
@@ -388,6 +414,7 @@ func pipelinePage[T, R any](ctx context.Context, client redis.Cmdable, items []T
 		makers[i] = queue(pipe, item)
 		ends[i] = pipe.Len()
 	}
+
 	commands, _ := pipe.Exec(ctx) // each command has its own error
 
 	results = make([]R, len(items))
@@ -401,11 +428,13 @@ func pipelinePage[T, R any](ctx context.Context, client redis.Cmdable, items []T
 				errs[i] = err
 			}
 		}
+
 		begin = end
 		if errs[i] == nil && makers[i] != nil {
 			results[i] = makers[i]()
 		}
 	}
+
 	return results, errs
 }
 
@@ -418,6 +447,7 @@ func readRecords[T any](ctx context.Context, client redis.Cmdable, what string, 
 		}
 		return pipe.Get(ctx, key).Val
 	})
+
 	err = partly(errs)
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return make([]*T, len(keys)), nil, err
@@ -434,6 +464,7 @@ func readRecords[T any](ctx context.Context, client redis.Cmdable, what string, 
 			found[i] = value
 		}
 	}
+
 	return found, unreadable, err
 }
 

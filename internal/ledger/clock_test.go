@@ -20,6 +20,7 @@ func TestClock_JumpsNeitherLockOutNorOpenUp(t *testing.T) {
 	if testserver.Long {
 		stints = 200
 	}
+
 	for range stints {
 		must(t, playJumps(t, l, draw))
 	}
@@ -51,10 +52,12 @@ func playJumps(tb testing.TB, l *Ledger, draw draws) error {
 			s.jumped += int64(draw(-2*3600, 2*3600)) * second
 			s.jumps = append(s.jumps, s.real)
 		}
+
 		if err := s.request(tb); err != nil {
 			return err
 		}
 	}
+
 	// From here on the clock is left alone: after one window it has to let pass.
 	s.real += int64(limit.Seconds)*second + second
 	before := len(s.admitted)
@@ -64,6 +67,7 @@ func playJumps(tb testing.TB, l *Ledger, draw draws) error {
 	if len(s.admitted) == before {
 		return fmt.Errorf("still locked out a window of %d s after the last jump", limit.Seconds)
 	}
+
 	return nil
 }
 
@@ -79,8 +83,10 @@ func (s *stint) request(tb testing.TB) error {
 		}
 		return nil
 	}
+
 	must(tb, err)
 	s.admitted = append(s.admitted, s.real)
+
 	return s.inBounds()
 }
 
@@ -92,14 +98,17 @@ func (s *stint) inBounds() error {
 			inside++
 		}
 	}
+
 	for _, at := range s.jumps {
 		if at > from {
 			jumps++
 		}
 	}
+
 	if inside > s.limit.Count*(jumps+1) {
 		return fmt.Errorf("%d admissions within %d s and %d jumps, the limit is %d", inside, s.limit.Seconds, jumps, s.limit.Count)
 	}
+
 	return nil
 }
 
@@ -115,6 +124,7 @@ func TestClock_LongLogIsDrawnBackAtOnce(t *testing.T) {
 	for range count {
 		get(l.Limits.Consume(t.Context(), account, EndpointOrders))(t)
 	}
+
 	l.setClock(t, now-3600*second)
 	_, err := l.Limits.Consume(t.Context(), account, EndpointOrders)
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
@@ -137,6 +147,7 @@ func TestClock_SpacingLimitsForgetAFutureThatWas(t *testing.T) {
 	for _, key := range keys {
 		must(t, l.rdb.IncrByFloat(t.Context(), key, 3600).Err())
 	}
+
 	must(t, l.Limits.CountFailedLogin(t.Context(), "client", "address"))
 	must(t, l.Sessions.CountSignIn(t.Context(), "user", "address"))
 }
@@ -149,6 +160,7 @@ func TestClock_OfTheProcessDoesNotMatterToLimits(t *testing.T) {
 		c.ClockKey = "" // Redis's own time
 		c.Now = func() time.Time { return time.Now().AddDate(1, 0, 0) }
 	})
+
 	limits := plenty()
 	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
 	id := newAccount(t, l, limits)
@@ -172,6 +184,7 @@ func TestClock_IsReadOncePerScript(t *testing.T) {
 		get(fmt.Sscanf(figures, "%d", &n))(t)
 		return n
 	}
+
 	for name, call := range map[string]func() error{
 		"create": func() error { _, _, err := s.Orders.Create(t.Context(), s.creation("X-2", "key")); return err },
 		"poll":   func() error { _, _, err := s.Orders.Poll(t.Context(), s.account, o.ID); return err },
@@ -211,10 +224,12 @@ func TestEnvironments_HaveBucketsOfTheirOwn(t *testing.T) {
 	for range 2 {
 		get(box.Limits.Consume(t.Context(), id, EndpointOrders))(t)
 	}
+
 	var refusal *delivery.Error
 	if _, err := box.Limits.Consume(t.Context(), id, EndpointOrders); !errors.As(err, &refusal) || refusal.Code != delivery.CodeRateLimited {
 		t.Errorf("the sandbox's third: %v", err)
 	}
+
 	quota, err := live.Limits.Consume(t.Context(), id, EndpointOrders)
 	check(t, err == nil && quota.Limit == 2 && quota.Remaining == 1, "production's first: %+v, %v", quota, err)
 }

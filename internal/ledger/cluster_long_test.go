@@ -28,6 +28,7 @@ func openOnCluster(t *testing.T) (*stack.Cluster, *Ledger) {
 	t.Cleanup(cluster.Stop)
 	l := get(Open(t.Context(), Config{URL: cluster.URL, Environment: "production", Pipelines: 1, Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = l.Close() })
+
 	return cluster, l
 }
 
@@ -42,19 +43,23 @@ func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 		one := get(l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), r.prefix))(t)
 		masters[one.Options().Addr]++
 	}
+
 	for master, n := range masters {
 		check(t, n >= 5 && n <= 6, "master %s has %d of 16 partitions", master, n)
 	}
+
 	// Enough accounts to meet every master.
 	for range 12 {
 		s := newVendor(t, l)
 		clusterWay(t, s)
 	}
+
 	for p := range l.Partitions() {
 		get(l.Lifecycle.Trim(t.Context(), p, time.Hour))(t)
 		get(l.Lifecycle.Retire(t.Context(), p, time.Now(), 10))(t)
 		get(l.Ownership.Due(t.Context(), []int{p}, time.Now(), 10))(t)
 	}
+
 	equal(t, len(allAccounts(t, l)), 12, "accounts")
 	get(l.Monitor.Stats(t.Context()))(t)
 	must(t, l.Limits.CountFailedLogin(t.Context(), "ven", "127.0.0.1"))
@@ -105,6 +110,7 @@ func (s *env) clusterWebhooks(t *testing.T, partition int, key string) {
 		step.Log(s.account, [][]byte{s.line(1, 0)}, 10, false)
 		step.Summary(nil)
 	})
+
 	s.ends(t, StateDelivered, key)
 	check(t, len(get(s.Webhooks.Attempts(t.Context(), s.account, ""))(t)) == 1, "not logged")
 }
@@ -116,10 +122,12 @@ func clusterLists(t *testing.T, l *Ledger) {
 	for _, a := range allAccounts(t, l) {
 		ids = append(ids, a.ID)
 	}
+
 	uses := get(l.Monitor.Usage(t.Context(), append(ids, delivery.NewAccountID())))(t)
 	for i := range ids {
 		equal(t, uses[i][EndpointOrders].Sustained.Used, 2, "orders used")
 	}
+
 	check(t, uses[12] == nil, "an unknown account's use: %+v", uses[12])
 	l.Limits.CountRefusal(delivery.CodeRateLimited)
 	must(t, l.Limits.Flush(t.Context(), time.Now()))
@@ -128,12 +136,14 @@ func clusterLists(t *testing.T, l *Ledger) {
 	for _, m := range minutes {
 		created, cancelled, refused = created+m.Created, cancelled+m.Cancelled, refused+m.Refused[delivery.CodeRateLimited]
 	}
+
 	check(t, created == 12 && cancelled == 12 && refused == 1, "%d created, %d cancelled, %d refused", created, cancelled, refused)
 	for _, r := range l.partitions {
 		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindRefused), Values: []any{"reason", "r"}}).Err())
 		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindDeadLetters),
 			Values: []any{"stream", r.key(kindEvents), "entry", "1-1"}}).Err())
 	}
+
 	traces := get(l.Monitor.RefusedUpdates(t.Context(), 100))(t)
 	letters := get(l.Monitor.DeadLetters(t.Context(), 100))(t)
 	orders := 0
@@ -143,6 +153,7 @@ func clusterLists(t *testing.T, l *Ledger) {
 			orders++
 		}
 	}
+
 	stores, more := get2(l.Stores.Find(t.Context(), StoreFilter{Text: "şub"}, 11))(t)
 	fleets := l.Fleets.Snapshot().All()
 	one, _ := get2(l.Stores.Find(t.Context(), StoreFilter{Fleet: fleets[0].ID}, 11))(t)
@@ -164,12 +175,14 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 		ids, names = append(ids, o.ID), append(names, StoreName{s.account, "S-1"})
 		partitions[o.ID.Partition()] = true
 	}
+
 	lag := get(l.Streams.Lag(t.Context(), RoleExport))(t)
 	check(t, lag.Entries == 40 && !lag.Oldest.IsZero(), "before anybody reads: %+v", lag)
 	mark := get(l.Streams.Mark(t.Context(), RoleExport))(t)
 	if passed, err := l.Streams.Passed(t.Context(), RoleExport, mark); err != nil || passed {
 		t.Errorf("before anybody reads: passed %v, %v", passed, err)
 	}
+
 	c := new(turns)
 	f := exportFeed(l, c)
 	f.Every = 500 * time.Millisecond
@@ -191,6 +204,7 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 	for i, r := range retired {
 		check(t, !r, "order %d is reported as retired", i)
 	}
+
 	check(t, held == 40 && entries == 40 && len(stores) == 40, "%d orders, %d entries, %d stores", held, entries, len(stores))
 }
 
@@ -207,6 +221,7 @@ func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 		one := get(l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), l.partitions[o.ID.Partition()].prefix))(t)
 		masters[one.Options().Addr] = o.ID
 	}
+
 	require(t, len(masters) == 3, "not all masters have an order")
 	dead := cluster.Nodes[2]
 	lost, kept := masters[dead.Addr], masters[cluster.Nodes[0].Addr]
@@ -219,6 +234,7 @@ func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 	if retired, err := l.Orders.Retired(t.Context(), ids); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Errorf("retired %v: %v", retired, err)
 	}
+
 	wantError(t, errOf(l.Streams.Lag(t.Context(), RoleExport)), delivery.ErrUnavailable)
 	if err := l.Orders.Each(t.Context(), func([]*delivery.Order) error { return nil }); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Errorf("each order: %v", err)
@@ -244,9 +260,11 @@ func openMove(t *testing.T, c *stack.Cluster, l *Ledger, r partition) slotMove {
 			m.to = node
 		}
 	}
+
 	get(m.to.Command(t.Context(), "FUNCTION", "FLUSH", "SYNC"))(t)
 	m.setSlot(t, m.to, "IMPORTING", m.from)
 	m.setSlot(t, m.from, "MIGRATING", m.to)
+
 	return m
 }
 
@@ -279,8 +297,10 @@ func (m *slotMove) content(t *testing.T, l *Ledger) map[string]string {
 			get(pipe.Exec(t.Context()))(t)
 			all[key] = value.Val()
 		}
+
 		must(t, one.Close())
 	}
+
 	return all
 }
 
@@ -310,6 +330,7 @@ func (m *slotMove) move(t *testing.T, keys ...string) {
 // an event, or on its fleet's list for ever.
 func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
+
 	cluster, l := openOnCluster(t)
 	s := newVendor(t, l)
 	order, other := s.create(t, "X-1"), s.create(t, "X-2")
@@ -335,6 +356,7 @@ func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 			return err
 		},
 	}
+
 	m.moveSome(t, s)
 	m.refuses(t, l, calls)
 	m.moveRest(t)
@@ -343,6 +365,7 @@ func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 	for _, call := range calls {
 		equal(t, call(), nil, "a call, the slot having moved")
 	}
+
 	moved := get(l.Orders.GetAll(t.Context(), []delivery.OrderID{order.ID, other.ID}))(t)
 	check(t, moved[0].Status == delivery.Cancelled && moved[1].Status == delivery.Assigned, "the orders are %v and %v", moved[0].Status, moved[1].Status)
 }
@@ -357,6 +380,7 @@ func (m *slotMove) refuses(t *testing.T, l *Ledger, calls []func() error) {
 			check(t, errors.Is(err, delivery.ErrUnavailable), "call %d on a slot that moves: %v", i, err)
 		})
 	}
+
 	all.Wait()
 	after := m.content(t, l)
 	check(t, maps.Equal(before, after), "a refused call changed what the slot holds: %d keys before, %d after", len(before), len(after))

@@ -70,6 +70,7 @@ func newCostEnv(b *testing.B, accounts int, change ...func(*Config)) *costEnv {
 	s.vendors = openAccounts(b, l, fleet, accounts, 60, 10)
 	s.sliding = openAccounts(b, l, fleet, accounts, 2, 1)
 	must(b, l.loadLibrary(b.Context()))
+
 	return s
 }
 
@@ -84,6 +85,7 @@ func openAccounts(b *testing.B, l *Ledger, fleet *delivery.Fleet, accounts, sust
 		vendors[i] = &env{Ledger: l, account: newAccount(b, l, limits), fleet: fleet}
 		newStore(b, l, vendors[i].account, fleet)
 	}
+
 	return vendors
 }
 
@@ -104,6 +106,7 @@ func (s *costEnv) send(b *testing.B, n int, add func(*testing.B, redis.Pipeliner
 			add(b, pipe, int(s.next.Add(1)))
 			sent++
 		}
+
 		cmds := get(pipe.Exec(b.Context()))(b)
 		for _, cmd := range cmds {
 			if reply, ok := cmd.(*redis.StringCmd); ok && cmd.Name() == "fcall" {
@@ -120,6 +123,7 @@ func fullDraft(externalID string) *delivery.OrderDraft {
 	d.Dropoff.BuildingNo, d.Dropoff.Floor, d.Dropoff.Note = "12", "3", "Zil çalışmıyor, lütfen arayın"
 	d.PackageNote = "İçecekler ayrı poşette, sos eklenmedi"
 	d.OrderAmount = delivery.Money{Minor: 12550, Set: true}
+
 	return d
 }
 
@@ -180,5 +184,6 @@ func mainThread(b *testing.B, l *Ledger) float64 {
 			total += seconds
 		}
 	}
+
 	return total
 }

@@ -29,6 +29,7 @@ func (l Erasure) Erase(ctx context.Context, erasures map[delivery.OrderID]time.T
 	}
 
 	looked := 0
+
 	return l.eachAccount(ctx, func(ids []delivery.AccountID) error {
 		for _, account := range ids {
 			if err := l.eraseAttempts(ctx, account, erasures); err != nil {
@@ -48,6 +49,7 @@ func (l Erasure) eraseOrder(ctx context.Context, id delivery.OrderID, at time.Ti
 	if !ok {
 		return nil
 	}
+
 	key := r.order(id.Digest())
 	// read returns no order where nothing is to be erased.
 	read := func(ctx context.Context, rdb redis.Cmdable) (record string, o *delivery.Order, err error) {
@@ -59,6 +61,7 @@ func (l Erasure) eraseOrder(ctx context.Context, id delivery.OrderID, at time.Ti
 		}
 		return record, o, err
 	}
+
 	for {
 		// Only what is read with confirmation counts: the transaction may have been at a master that is replaced.
 		_, o, err := read(ctx, l.rdb)
@@ -70,12 +73,14 @@ func (l Erasure) eraseOrder(ctx context.Context, id delivery.OrderID, at time.Ti
 		case err != nil || o == nil:
 			return failure(err)
 		}
+
 		transaction := unconfirmed(ctx)
 		err = l.rdb.Watch(transaction, func(tx *redis.Tx) error {
 			record, o, err := read(transaction, tx)
 			if err != nil || o == nil {
 				return err
 			}
+
 			_, err = tx.TxPipelined(transaction, func(pipe redis.Pipeliner) error {
 				return pipe.Set(transaction, key, eraseRecord(record, o, at), 0).Err()
 			})
@@ -96,6 +101,7 @@ func eraseRecord(record string, o *delivery.Order, at time.Time) []byte {
 		kept := encodeShrunk(o)
 		return bytes.Join([][]byte{{shrunkFormat}, []byte(record[1:orderLocationAt]), kept[:inHead], []byte(record[orderFleetAt:orderHead]), kept[inHead:]}, nil)
 	}
+
 	c := codec{out: append([]byte(record[:orderLocationAt]), make([]byte, inHead)...), writing: true}
 	c.terms(&o.Fleet)
 	document := len(c.out)
@@ -104,9 +110,11 @@ func eraseRecord(record string, o *delivery.Order, at time.Time) []byte {
 	for i := range o.Changes {
 		c.out = appendChange(c.out, &o.Changes[i])
 	}
+
 	if !o.Accepted.IsZero() {
 		c.out = appendAccepted(c.out, o.Accepted)
 	}
+
 	return appendEntry(c.out, entryErased, func(entry *codec) { entry.all(new(delivery.Courier), &o.ErasedAt) })
 }
 
@@ -123,6 +131,7 @@ func (l Erasure) eraseAttempts(ctx context.Context, account delivery.AccountID, 
 			}
 		}
 	}
+
 	return err
 }
 
@@ -144,6 +153,7 @@ func (l Erasure) RewriteFiles(ctx context.Context) error {
 			case began:
 				return errors.New("it has failed: see the log of Redis")
 			}
+
 			err = one.BgRewriteAOF(ctx).Err()
 			if began = err == nil; !began && !strings.Contains(err.Error(), "in progress") {
 				return err

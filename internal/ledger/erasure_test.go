@@ -82,6 +82,7 @@ func TestErase_LeavesNothingOfTheRecipient(t *testing.T) {
 			for _, r := range s.partitions { // what was reported goes as soon as it is decided
 				must(t, s.rdb.Del(t.Context(), r.key(kindUpdates)).Err())
 			}
+
 			want := get(s.Orders.Get(t.Context(), created.Order.ID))(t)
 			require(t, !want.Shrunk() || want.Changes[0].Note != "", "nothing is to be erased")
 
@@ -97,6 +98,7 @@ func TestErase_LeavesNothingOfTheRecipient(t *testing.T) {
 			for _, text := range personal(c.Draft) {
 				check(t, !strings.Contains(left, text), "%q is left", text)
 			}
+
 			again, _ := get2(s.Orders.Create(t.Context(), c))(t)
 			check(t, again.Replayed && string(again.Order.AppendCreated(nil, "")) == answer, "a replay after %s: %+v", answer, again.Order)
 			if want.Status == delivery.Failed {
@@ -120,11 +122,13 @@ func TestErase_LeavesAnOrderInProgressUnlessToldOtherwise(t *testing.T) {
 			for _, u := range delivered(time.Now())[:status-delivery.Searching] {
 				s.reports(t, o, u)
 			}
+
 			changes := 5
 			if status > delivery.Assigned {
 				changes = 6
 				s.reports(t, o, delivery.Update{Kind: delivery.KindSwap, Courier: ali, At: time.Now().Truncate(time.Millisecond)})
 			}
+
 			get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: erasedAt}}}, time.Now()))(t)
 			want := get(s.Orders.Get(t.Context(), o.ID))(t)
 			must(t, erasure.Erase(t.Context(), one(o.ID), false, silent))
@@ -138,14 +142,17 @@ func TestErase_LeavesAnOrderInProgressUnlessToldOtherwise(t *testing.T) {
 			for _, text := range personal(testDraft("")) {
 				check(t, !strings.Contains(left, text), "%q is left", text)
 			}
+
 			accept, reports := delivery.Update{Order: o.ID, Kind: delivery.KindAccept, Status: delivery.Assigned, Courier: want.Accepted}, s.updates(t, o.ID)
 			if status == delivery.Searching {
 				accept.Courier, reports = mehmet, reports+1
 			}
+
 			s.wantReport(t, accept, "", reports)
 			for next := status + 1; next <= delivery.Delivered; next++ {
 				s.advance(t, o.ID, next)
 			}
+
 			s.shrink(t)
 			ended := get(s.Orders.Get(t.Context(), o.ID))(t)
 			check(t, ended.ErasedAt.Equal(erasedAt) && ended.Status == delivery.Delivered && len(ended.Changes) == changes, "%+v", ended)
@@ -219,6 +226,7 @@ func TestErase_DropsWhatReceiversAnswered(t *testing.T) {
 		}
 		s.owns(t, func(step *Step) { step.Log(s.account, lines, 10, false) })
 	}
+
 	equal(t, len(s.attempts(t, "")), 7, "lines before")
 	for range 2 {
 		must(t, s.Erasure.Erase(t.Context(), one(gone.ID), false, silent))
@@ -230,6 +238,7 @@ func TestErase_DropsWhatReceiversAnswered(t *testing.T) {
 // The append-only file is the last place: it holds every write since it was rewritten.
 func TestRewriteFiles_LeavesNothingOnTheDisk(t *testing.T) {
 	t.Parallel()
+
 	own, on := ownServer(t)
 	s := newEnv(t, on)
 	o := s.create(t, "X-1")

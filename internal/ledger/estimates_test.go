@@ -119,6 +119,7 @@ func TestReport_BoundsEstimates(t *testing.T) {
 		eta = eta.Add(time.Minute)
 		s.wantReport(t, expected(o, delivery.Assigned, eta), "", 2+n)
 	}
+
 	appended := int64(1 + maxEstimates)
 	s.wantReport(t, expected(o, delivery.Assigned, eta.Add(time.Hour)), "", appended)
 
@@ -128,6 +129,7 @@ func TestReport_BoundsEstimates(t *testing.T) {
 		appended++
 		s.wantReport(t, swap, "", appended)
 	}
+
 	s.wantReport(t, expected(o, delivery.Assigned, eta.Add(time.Hour)), "", appended)
 	swap.Courier.Name = "One more"
 	s.wantReport(t, swap, delivery.CodeTooManyReports, appended)
@@ -150,6 +152,7 @@ func TestChange_HoldsAllThatCanBeReportedOfAnOrder(t *testing.T) {
 		}
 		s.change(t, o, delivery.Decide(o, u, time.Now()).Changes...)
 	}
+
 	o = get(s.Orders.Get(t.Context(), o.ID))(t)
 	s.change(t, o, delivery.Decide(o, delivery.Update{Kind: delivery.KindStatus, Status: delivery.Delivered}, time.Now()).Changes...)
 

@@ -32,6 +32,7 @@ func (l *Ledger) Exclusively(ctx context.Context, name string, do func(context.C
 	if errors.Is(err, ErrConflict) {
 		return fmt.Errorf("%w (%s)", ErrBusy, name)
 	}
+
 	if err != nil {
 		return err
 	}
@@ -42,12 +43,14 @@ func (l *Ledger) Exclusively(ctx context.Context, name string, do func(context.C
 		defer close(renewed)
 		l.Books.renew(working, stop, key, token)
 	}()
+
 	err = do(working)
 	lost := context.Cause(working)
 	wasLost := lost != nil && ctx.Err() == nil
 	if wasLost {
 		err = errors.Join(err, lost)
 	}
+
 	stop(nil)
 	<-renewed
 
@@ -55,6 +58,7 @@ func (l *Ledger) Exclusively(ctx context.Context, name string, do func(context.C
 	if errors.Is(released, ErrConflict) {
 		released = nil // the claim had ended by itself
 	}
+
 	return errors.Join(err, released)
 }
 
@@ -77,6 +81,7 @@ func (l Books) renew(ctx context.Context, stop context.CancelCauseFunc, key, tok
 			renewedAt = tried
 			continue
 		}
+
 		isLost := errors.Is(err, ErrConflict) || time.Since(renewedAt) > claimLasts-claimRenewal
 		if isLost && ctx.Err() == nil {
 			stop(fmt.Errorf("%w: this process has lost its claim to do it alone: %w", delivery.ErrUnavailable, err))

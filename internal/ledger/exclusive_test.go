@@ -19,6 +19,7 @@ func TestExclusively_OneProcessIsAtWork(t *testing.T) {
 				t.Error("two are at work")
 				return nil
 			})
+
 			wantError(t, second, ErrBusy)
 			wantError(t, second, delivery.ErrUnavailable)
 
@@ -27,12 +28,15 @@ func TestExclusively_OneProcessIsAtWork(t *testing.T) {
 				isFree = true
 				return nil
 			}))
+
 			check(t, isFree, "other work waits")
 
 			left := l.rdb.PTTL(ctx, "books:{sg}claim:work").Val()
 			check(t, left > 0 && left <= claimLasts, "the claim lasts %v", left)
+
 			return mine
 		})
+
 		wantError(t, err, mine)
 	}
 }
@@ -68,5 +72,6 @@ func TestExclusively_ACancelledCallerGivesTheClaimBack(t *testing.T) {
 		runs.Add(1)
 		return nil
 	}))
+
 	equal(t, runs.Load(), 2, "runs")
 }

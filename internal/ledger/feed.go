@@ -55,6 +55,7 @@ func (e *Entry) kind() byte {
 	case e.Outcomes[0].State == StateRetrying:
 		return kindTries
 	}
+
 	return kindOutcomes
 }
 
@@ -68,11 +69,13 @@ func parseEvent(r partition, text string) (Event, error) {
 	if text[0] != eventOrder && text[0] != eventLate || len(text) != orderEventSize {
 		return Event{}, fmt.Errorf("event of kind %d and %d bytes: %w", text[0], len(text), errShortRecord)
 	}
+
 	f := fields{rest: text[15:]}
 	event := Event{Order: r.orderOfMember(text[1:15]), Version: f.uint64(), Kind: delivery.ChangeKind(f.byte())}
 	if text[0] == eventLate {
 		event.Version, event.LateAt = 0, timeOf(int64(event.Version))
 	}
+
 	return event, nil
 }
 
@@ -175,6 +178,7 @@ func newFeedReader(l *core, f *Feed, partitions []partition) *feedReader {
 			})
 		}
 	}
+
 	return r
 }
 
@@ -192,6 +196,7 @@ func (r *feedReader) run(ctx context.Context) {
 		sleep(ctx, pause)
 		pause = min(2*pause, maxPause)
 	}
+
 	// A successor may have another name, and would wait for ClaimAfter. What is unsettled stays pending.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
@@ -239,6 +244,7 @@ func (r *feedReader) turn(ctx context.Context) error {
 		sleep(ctx, time.Until(r.firstBack()))
 		return nil
 	}
+
 	for _, s := range r.answering() {
 		if s.hasGroups {
 			continue
@@ -253,6 +259,7 @@ func (r *feedReader) turn(ctx context.Context) error {
 	if r.stalled {
 		sleep(ctx, time.Until(r.redoAt))
 	}
+
 	if !time.Now().Before(r.redoAt) {
 		err := r.settleOwn(ctx)
 		if r.stalled {
@@ -262,6 +269,7 @@ func (r *feedReader) turn(ctx context.Context) error {
 			r.Log("entries are still unsettled", "error", err)
 		}
 	}
+
 	err := r.takeOver(ctx)
 	if r.stalled {
 		return err
@@ -271,7 +279,9 @@ func (r *feedReader) turn(ctx context.Context) error {
 		r.forgotten = time.Now()
 		r.forget(ctx, forgetAfter, "")
 	}
+
 	_, handling := r.readNew(ctx)
+
 	return joinCounted([]error{err, handling})
 }
 
@@ -309,6 +319,7 @@ func (r *feedReader) lose(ctx context.Context, s *feedStream, err error) {
 	if ctx.Err() != nil {
 		return
 	}
+
 	if redis.HasErrorPrefix(err, "NOGROUP") {
 		r.Log("a consumer group is missing and is created again; it starts at the oldest entry")
 		s.hasGroups = false // until the next turn
@@ -319,6 +330,7 @@ func (r *feedReader) lose(ctx context.Context, s *feedStream, err error) {
 	if errors.Is(err, delivery.ErrUnavailable) {
 		lost = r.onServerOf(ctx, s)
 	}
+
 	pause := s.pause
 	r.Log("streams cannot be read; the others go on", "streams", len(lost), "of", len(r.streams), "error", err, "pause", pause)
 	until := time.Now().Add(pause)
@@ -344,12 +356,14 @@ func (l *core) serverOf(ctx context.Context, p partition) string {
 	if !l.cluster {
 		return ""
 	}
+
 	if many, ok := l.rdb.(*redis.ClusterClient); ok {
 		master, err := many.MasterForKey(ctx, p.prefix)
 		if err == nil {
 			return master.Options().Addr
 		}
 	}
+
 	return p.prefix // each partition by itself
 }
 
@@ -367,8 +381,10 @@ func (r *feedReader) note(ctx context.Context, s *feedStream, err error) error {
 		}
 		return nil
 	}
+
 	s.isUnsettled = true
 	r.stalled = r.stalled || isTransient(ctx, failed.error)
+
 	return failed.error
 }
 
@@ -382,11 +398,13 @@ func (r *feedReader) settleOwn(ctx context.Context) error {
 		if !s.isUnsettled || isAway {
 			continue
 		}
+
 		err := r.readOwnOf(ctx, s.streamRef)
 		if err == nil {
 			s.isUnsettled = false
 			continue
 		}
+
 		errs = append(errs, r.note(ctx, s, err))
 	}
 
@@ -396,6 +414,7 @@ func (r *feedReader) settleOwn(ctx context.Context) error {
 	} else {
 		r.redoAt, r.redoPause = time.Time{}, minPause
 	}
+
 	return err
 }
 
@@ -409,11 +428,13 @@ func (r *feedReader) takeOver(ctx context.Context) error {
 		if !isDue || isAway {
 			continue
 		}
+
 		err := r.claim(ctx, s.streamRef)
 		if err == nil {
 			s.claimed = time.Now()
 			continue
 		}
+
 		errs = append(errs, r.note(ctx, s, err))
 		if r.stalled {
 			break
@@ -424,6 +445,7 @@ func (r *feedReader) takeOver(ctx context.Context) error {
 	if err != nil {
 		r.redoLater()
 	}
+
 	return err
 }
 
@@ -441,6 +463,7 @@ func (l *core) makeGroups(ctx context.Context, keys ...string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -474,6 +497,7 @@ func (r *feedReader) readNew(ctx context.Context) (reading, handling error) {
 	for i, s := range streams {
 		reads[i] = r.readGroup(ctx, pipe, ">", count, s.key)
 	}
+
 	_, _ = pipe.Exec(ctx) // each read carries its own error
 
 	var batch []Entry
@@ -491,6 +515,7 @@ func (r *feedReader) readNew(ctx context.Context) (reading, handling error) {
 			}
 			continue
 		}
+
 		s.awayUntil, s.pause = time.Time{}, minPause
 		for _, stream := range reads[i].Val() {
 			full = full || len(stream.Messages) == count
@@ -498,6 +523,7 @@ func (r *feedReader) readNew(ctx context.Context) (reading, handling error) {
 			brought = append(brought, s)
 		}
 	}
+
 	if !full {
 		r.nextRead = time.Now().Add(r.Every)
 	}
@@ -505,6 +531,7 @@ func (r *feedReader) readNew(ctx context.Context) (reading, handling error) {
 	if len(batch) > 0 {
 		handling = r.Handle(ctx, batch)
 	}
+
 	if handling != nil {
 		for _, s := range brought {
 			s.isUnsettled = true
@@ -512,6 +539,7 @@ func (r *feedReader) readNew(ctx context.Context) (reading, handling error) {
 		r.redoLater()
 		r.stalled = isTransient(ctx, handling)
 	}
+
 	return joinCounted(errs), handling
 }
 
@@ -532,6 +560,7 @@ func (r *feedReader) readOwnOf(ctx context.Context, s streamRef) error {
 		if err != nil || len(found) == 0 || len(found[0].Messages) == 0 {
 			return readFailure(err)
 		}
+
 		messages := found[0].Messages
 		after = messages[len(messages)-1].ID
 		if err := r.handleUnsettled(ctx, s, messages); err != nil {
@@ -551,9 +580,11 @@ func (r *feedReader) claim(ctx context.Context, s streamRef) error {
 				return err
 			}
 		}
+
 		if err != nil || next == "0-0" || next == "" {
 			return readFailure(err)
 		}
+
 		cursor = next
 	}
 }
@@ -565,34 +596,41 @@ func (r *feedReader) handleUnsettled(ctx context.Context, s streamRef, messages 
 	if err != nil {
 		return err
 	}
+
 	entries := r.parse(ctx, s, messages)
 	if len(entries) == 0 {
 		return nil
 	}
+
 	failure := r.handle(ctx, entries)
 	if failure == nil || isTransient(ctx, failure) {
 		return failure
 	}
+
 	var rest []Entry
 	for _, e := range entries {
 		if counts[e.ID] < maxDeliveries {
 			rest = append(rest, e)
 			continue
 		}
+
 		err := r.handle(ctx, []Entry{e})
 		if err != nil && !isTransient(ctx, err) {
 			err = r.deadLetter(ctx, s, e.ID, err.Error())
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	switch len(rest) {
 	case len(entries):
 		return failure
 	case 0:
 		return nil
 	}
+
 	return r.handle(ctx, rest)
 }
 
@@ -616,10 +654,12 @@ func (r *feedReader) deliveries(ctx context.Context, s streamRef, messages []red
 	if err != nil {
 		return nil, readFailure(err)
 	}
+
 	counts := make(map[string]int64, len(pending))
 	for _, p := range pending {
 		counts[p.ID] = p.RetryCount
 	}
+
 	return counts, nil
 }
 
@@ -633,6 +673,7 @@ func (r *feedReader) parse(ctx context.Context, s streamRef, messages []redis.XM
 			r.Log("an unreadable entry could not be moved to the dead letters", "partition", e.Partition, "entry", m.ID, "error", err)
 		}
 	}
+
 	return entries
 }
 
@@ -641,20 +682,25 @@ func (e *Entry) read(partition partition, values map[string]any) (err error) {
 		e.Update, err = decodeUpdate(update)
 		return err
 	}
+
 	if entry, ok := values["w"].(string); ok {
 		e.Audit, err = decodeAudit(entry)
 		return err
 	}
+
 	if values["a"] != nil || values["o"] != nil {
 		e.Outcomes, err = partition.decodeOutcomes(values)
 		return err
 	}
+
 	if batch, ok := values["m"].(string); ok {
 		e.Events, err = parseEvents(partition, batch)
 		return err
 	}
+
 	event, err := parseEvent(partition, text(values["e"]))
 	e.Events = []Event{event}
+
 	return err
 }
 
@@ -676,15 +722,19 @@ func (l Streams) Ack(ctx context.Context, role Role, entries ...Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
+
 	ids := make(map[string][]string)
 	for i := range entries {
 		stream := l.partitions[entries[i].Partition].key(entries[i].kind())
 		ids[stream] = append(ids[stream], entries[i].ID)
 	}
+
 	pipe := l.rdb.Pipeline()
 	for stream, ids := range ids {
 		pipe.XAck(ctx, stream, string(role), ids...)
 	}
+
 	_, err := pipe.Exec(ctx)
+
 	return failed("acknowledging entries", err)
 }

@@ -30,11 +30,13 @@ func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
 			}
 		}
 	}
+
 	runFeed(t, l, f)
 	testserver.Await(t, "entries are pending", func() bool {
 		stats, err := l.Monitor.Stats(t.Context())
 		return err == nil && stats.Pending[RoleExport] == 10
 	})
+
 	server.Kill()
 	<-noticed
 	must(t, server.Start(t.Context()))

@@ -25,7 +25,9 @@ func runFeed(t *testing.T, l *Ledger, f Feed) (stop func()) {
 		err := <-done
 		check(t, errors.Is(err, context.Canceled), "the feed ended with %v", err)
 	})
+
 	t.Cleanup(stop)
+
 	return stop
 }
 
@@ -50,6 +52,7 @@ func TestFeed_HandsOutEventsAndUpdates(t *testing.T) {
 	if e := entries[1]; e.Update == nil || e.Update.Order != o.ID || e.Update.Status != delivery.Assigned {
 		t.Errorf("update %+v", e)
 	}
+
 	must(t, s.Streams.Ack(t.Context(), RoleStatus, entries...))
 	for _, kind := range []byte{kindEvents, kindUpdates} {
 		for _, g := range redisInfo(t, s.Ledger, s.partitions[o.ID.Partition()].key(kind)) {
@@ -68,6 +71,7 @@ func TestFeed_FinishesWhatItBeganBeforeARestart(t *testing.T) {
 
 func TestFeed_TakesOverFromTheDead(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	o := s.create(t, "X-1")
 	collect(t, s.Ledger, RoleWebhook, "dead", 1)
@@ -79,12 +83,14 @@ func TestFeed_TakesOverFromTheDead(t *testing.T) {
 			}
 			return s.Streams.Ack(ctx, RoleWebhook, batch...)
 		}})
+
 	e := receive(t, got)
 	check(t, e.Events[0].Order == o.ID, "took over %+v", e)
 }
 
 func TestFeed_MakesMissingGroupsAgain(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	seen := make(chan delivery.OrderID, 10)
 	runFeed(t, s.Ledger, Feed{Role: RoleWebhook, Consumer: "c", Every: time.Millisecond, Handle: func(ctx context.Context, batch []Entry) error {
@@ -93,6 +99,7 @@ func TestFeed_MakesMissingGroupsAgain(t *testing.T) {
 		}
 		return s.Streams.Ack(ctx, RoleWebhook, batch...)
 	}})
+
 	first := s.create(t, "X-1")
 	check(t, receive(t, seen) == first.ID, "not the first event")
 	must(t, s.rdb.XGroupDestroy(t.Context(), s.partitions[first.ID.Partition()].key(kindEvents), string(RoleWebhook)).Err())
@@ -104,6 +111,7 @@ func TestFeed_MakesMissingGroupsAgain(t *testing.T) {
 
 func TestFeed_FailingEntryHoldsUpNobody(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	bad := s.create(t, "bad")
 	var handled atomic.Int32
@@ -118,10 +126,12 @@ func TestFeed_FailingEntryHoldsUpNobody(t *testing.T) {
 		}
 		return failed
 	}})
+
 	for i := range int32(3) {
 		s.create(t, fmt.Sprint("good-", i))
 		testserver.Await(t, "an event behind a failing one", func() bool { return handled.Load() == i+1 })
 	}
+
 	testserver.Await(t, "only the failing entry is pending", func() bool { return s.stats(t).Pending[RoleWebhook] == 1 })
 }
 
@@ -135,11 +145,13 @@ func TestFeed_BuriesWhatFailsTooOften(t *testing.T) {
 	if err := reader.gather(t.Context()); err == nil {
 		t.Fatal("the handler's error is lost")
 	}
+
 	for range maxDeliveries {
 		if err := reader.readOwn(t.Context()); err == nil {
 			break
 		}
 	}
+
 	letters := get(s.rdb.XRange(t.Context(), r.key(kindDeadLetters), "-", "+").Result())(t)
 	check(t, len(letters) == 1 && letters[0].Values["reason"] == "a defect", "dead letters %+v", letters)
 	must(t, reader.readOwn(t.Context())) // nothing is left
@@ -156,6 +168,7 @@ func TestFeed_DeadLettersNothingWhileRedisIsUnavailable(t *testing.T) {
 		err := reader.readOwn(t.Context())
 		require(t, errors.Is(err, delivery.ErrUnavailable), "got %v", err)
 	}
+
 	equal(t, s.rdb.XLen(t.Context(), s.partitions[o.ID.Partition()].key(kindDeadLetters)).Val(), 0, "entries were dead-lettered for a failure of Redis")
 }
 
@@ -179,6 +192,7 @@ func TestTrim_NeverDropsWhatSomebodyNeeds(t *testing.T) {
 		must(t, err)
 		return n
 	}
+
 	equal(t, trim(), 0, "entries dropped before the groups existed")
 	entries := collect(t, s.Ledger, RoleStatus, "c", 10)
 	must(t, s.Streams.Ack(t.Context(), RoleStatus, entries...))
@@ -224,6 +238,7 @@ func TestRetire_WaitsForBackdatedEndings(t *testing.T) {
 	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
 		must(t, s.Streams.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 1)...))
 	}
+
 	longAgo := time.Now().Add(-20 * time.Hour).Truncate(time.Millisecond)
 	s.change(t, o, delivery.Change{Status: delivery.Failed, At: longAgo})
 	n := get(s.Lifecycle.Retire(t.Context(), o.ID.Partition(), time.Now().Add(time.Hour), 100))(t)
@@ -244,6 +259,7 @@ func TestRetire_WaitsForReportsThatNobodyHasDecided(t *testing.T) {
 	for _, role := range []Role{RoleWebhook, RoleExport} {
 		must(t, s.Streams.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 3)...))
 	}
+
 	reports, events := []Entry{}, []Entry{}
 	for _, e := range collect(t, s.Ledger, RoleStatus, "c", 4) {
 		if e.Update != nil {
@@ -252,6 +268,7 @@ func TestRetire_WaitsForReportsThatNobodyHasDecided(t *testing.T) {
 			events = append(events, e)
 		}
 	}
+
 	must(t, s.Streams.Ack(t.Context(), RoleStatus, events...))
 	retire := func() int {
 		return get(s.Lifecycle.Retire(t.Context(), partition, time.Now().Add(3*time.Hour), 100))(t)
@@ -275,6 +292,7 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
 		must(t, s.Streams.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 5)...))
 	}
+
 	// Both groups stand at the last entry, which is of this very hour: nothing of
 	// this hour may go yet.
 	equal(t, retire(), 0, "retired within the hour of the last event")
@@ -283,6 +301,7 @@ func TestRetire_RemembersExternalIDsForEver(t *testing.T) {
 	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
 		must(t, s.Streams.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 1)...))
 	}
+
 	equal(t, retire(), 2, "retired")
 	orders := get(s.Orders.GetAll(t.Context(), []delivery.OrderID{ended.ID, cancelled.ID, open.ID}))(t)
 	check(t, orders[0] == nil && orders[1] == nil && orders[2] != nil, "left are %v", orders)
@@ -312,10 +331,12 @@ func TestFeed_ForgetsConsumersThatAreGone(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
+
 	entries := collect(t, s.Ledger, RoleStatus, "holds", 1)
 	for _, name := range []string{"idle", "also-idle"} {
 		must(t, s.rdb.XGroupCreateConsumer(t.Context(), stream, string(RoleStatus), name).Err())
 	}
+
 	reader := newFeedReader(s.core, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, s.partitions)
 	reader.forget(t.Context(), time.Hour, "")
 	equal(t, len(names()), 3, "none was silent for an hour, left")
@@ -330,12 +351,14 @@ func TestFeed_ForgetsConsumersThatAreGone(t *testing.T) {
 
 func TestFeed_TakesItsNameAwayAtTheEnd(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	settled := make(chan bool, 1)
 	stop := runFeed(t, s.Ledger, Feed{Role: RoleStatus, Consumer: "leaves", Every: time.Millisecond, Handle: func(ctx context.Context, batch []Entry) error {
 		defer func() { settled <- true }()
 		return s.Streams.Ack(ctx, RoleStatus, batch...)
 	}})
+
 	o := s.create(t, "X-1")
 	receive(t, settled)
 	stop()

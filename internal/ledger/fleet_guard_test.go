@@ -31,9 +31,11 @@ func (b *bucket) take(now *time.Time) takePermits {
 			result.RetryAfter = time.Duration((1 - b.free) / float64(rate) * float64(time.Second))
 			return result, nil
 		}
+
 		got := min(b.free, float64(n))
 		b.free -= got
 		result.Allowed = int(got)
+
 		return result, nil
 	}
 }
@@ -66,6 +68,7 @@ func TestFleetGuard_AdmitsTheRateAndAsksSeldom(t *testing.T) {
 				}
 			}
 		}
+
 		most := (fleetBurst + seconds) * rate
 		check(t, admitted <= most && admitted >= most*9/10-2, "%d a second: %d admitted, want %d", rate, admitted, most)
 		// A gateway that finds less than a block asks once more before it waits.
@@ -108,9 +111,11 @@ func TestFleetGuard_RetryAfterIsTrue(t *testing.T) {
 					}
 					wait = limited(t, try())
 				}
+
 				if wait == 0 && n == 0 {
 					continue // a batch of nothing
 				}
+
 				asked := b.asked
 				now = now.Add(wait - time.Nanosecond)
 				check(t, limited(t, try()) > 0 && b.asked == asked, "%d a second, %d more: a refusal of %s asks Redis", rate, n, what)
@@ -137,11 +142,13 @@ func TestFleetGuard_RetryAfterIsTrueForARequestWithItsBatch(t *testing.T) {
 				for range spent {
 					must(t, g.admit(rate, now, b.take(&now)))
 				}
+
 				must(t, g.admit(rate, now, b.take(&now)))
 				wait := limited(t, g.charge(n, now, b.take(&now)))
 				if wait == 0 {
 					continue
 				}
+
 				now = now.Add(wait)
 				must(t, g.admit(rate, now, b.take(&now)))
 				again := limited(t, g.charge(n, now, b.take(&now)))
@@ -180,6 +187,7 @@ func TestAdmitFleet_CountsInRedisAndTellsOperators(t *testing.T) {
 		admitted++
 		require(t, admitted < 1000, "no limit")
 	}
+
 	check(t, admitted >= fleetBurst, "%d admitted at once", admitted)
 	must(t, l.Limits.Flush(t.Context(), now))
 	got := get(l.Fleets.Limited(t.Context()))(t)

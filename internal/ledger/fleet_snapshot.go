@@ -168,7 +168,9 @@ func (l Fleets) CannotChange(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
+
 	slot := int(hashSlot(strings.Trim(l.global.prefix, "{}")))
+
 	return slices.ContainsFunc(views, func(nodes string) bool { return hasFailed(nodes, slot) })
 }
 
@@ -181,11 +183,13 @@ func hasFailed(nodes string, slot int) bool {
 		if len(fields) < 9 || !slices.Contains(strings.Split(fields[2], ","), "fail") {
 			continue
 		}
+
 		for _, slots := range fields[8:] {
 			first, last, isRange := strings.Cut(slots, "-")
 			if !isRange {
 				last = first
 			}
+
 			from, err := strconv.Atoi(first)
 			to, badEnd := strconv.Atoi(last)
 			if err == nil && badEnd == nil && from <= slot && slot <= to {
@@ -193,6 +197,7 @@ func hasFailed(nodes string, slot int) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -237,6 +242,7 @@ func (l *core) loadFleetValues(ctx context.Context) error {
 	if err != nil {
 		return failed("reading the fleets' version", err)
 	}
+
 	_, clocks := Lifecycle{l}.ServerTime(ctx)
 
 	version, before := text(meta[0]), l.fleets.Load()
@@ -249,6 +255,7 @@ func (l *core) loadFleetValues(ctx context.Context) error {
 	if before != nil {
 		known = before.values
 	}
+
 	values, err := l.readFleetValues(ctx, known)
 	if err != nil && before == nil {
 		return errors.Join(failed("reading the fleets", err), clocks)
@@ -260,7 +267,9 @@ func (l *core) loadFleetValues(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(failed("reading the fleets", err), clocks)
 	}
+
 	l.fleetsLoaded.Store(&began)
+
 	return clocks
 }
 
@@ -280,6 +289,7 @@ func (l *core) readFleetValues(ctx context.Context, known fleetValues) (fleetVal
 	if revoked.Err() == nil {
 		values.revoked = revoked.Val()
 	}
+
 	for _, read := range []struct {
 		cmd  *redis.MapStringStringCmd
 		into *map[string]string
@@ -290,6 +300,7 @@ func (l *core) readFleetValues(ctx context.Context, known fleetValues) (fleetVal
 			*read.into = read.cmd.Val()
 		}
 	}
+
 	return values, joinCounted([]error{revoked.Err(), secrets.Err(), versions.Err(), controls.Err(), couriers.Err()})
 }
 
@@ -303,6 +314,7 @@ func (l *core) loadFleetRecords(ctx context.Context) error {
 		for i, id := range ids {
 			fields[i] = string(id[:])
 		}
+
 		stored, err := l.rdb.HMGet(ctx, l.fleetsKey(), fields...).Result()
 
 		fresh := make(map[delivery.FleetID]*fleetRecord, len(ids))
@@ -311,14 +323,17 @@ func (l *core) loadFleetRecords(ctx context.Context) error {
 				fresh[id] = newFleetRecord(id, before.values.versions[fields[i]], text(stored[i]))
 				continue
 			}
+
 			record := fleetRecord{fleet: unreadFleet(id)}
 			if before.records[id] != nil {
 				record = *before.records[id]
 			}
+
 			record.failure = err
 			record.failures++
 			fresh[id] = &record
 		}
+
 		l.publishFleets(func(s *FleetSnapshot) {
 			s.records = maps.Clone(s.records)
 			maps.Copy(s.records, fresh)
@@ -327,6 +342,7 @@ func (l *core) loadFleetRecords(ctx context.Context) error {
 			return failed("reading fleets' records", err)
 		}
 	}
+
 	return nil
 }
 
@@ -361,9 +377,11 @@ func (s *FleetSnapshot) outdated() []delivery.FleetID {
 			ids = append(ids, id)
 		}
 	}
+
 	slices.SortFunc(ids, func(a, b delivery.FleetID) int {
 		return cmp.Or(s.failures(a)-s.failures(b), bytes.Compare(a[:], b[:]))
 	})
+
 	return ids
 }
 
@@ -384,6 +402,7 @@ func (l *core) publishFleets(change func(*FleetSnapshot)) {
 	if before == nil {
 		before = new(FleetSnapshot)
 	}
+
 	s := &FleetSnapshot{version: before.version, complete: before.complete, values: before.values, records: before.records}
 	change(s)
 	s.compose()
@@ -394,6 +413,7 @@ func (l *core) publishFleets(change func(*FleetSnapshot)) {
 			l.log.Error("a fleet cannot be read; the others are in force", "fleet", nameStoredFleet(stored), "error", problem)
 		}
 	}
+
 	for stored := range before.problems {
 		if s.problems[stored] == "" {
 			l.log.Info("a fleet is read again", "fleet", nameStoredFleet(stored))
@@ -429,12 +449,15 @@ func (s *FleetSnapshot) compose() {
 		if err != nil {
 			s.problems[stored] = err.Error()
 		}
+
 		if record != nil {
 			records[id] = record
 		}
+
 		s.byID[id] = f
 		s.all = append(s.all, f)
 	}
+
 	s.records = records
 	slices.SortFunc(s.all, func(a, b *delivery.Fleet) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), bytes.Compare(a.ID[:], b.ID[:]))
@@ -455,6 +478,7 @@ func (s *FleetSnapshot) composeFleet(id delivery.FleetID, record *fleetRecord) (
 	if record == nil {
 		record = &fleetRecord{fleet: unreadFleet(id)}
 	}
+
 	f := record.fleet
 	controls := decodeControls(&f, s.values.controls[string(id[:])])
 
@@ -467,6 +491,7 @@ func (s *FleetSnapshot) composeFleet(id delivery.FleetID, record *fleetRecord) (
 	if !record.isKnown() {
 		f.Suspended = true // takes no orders, because nobody knows where it serves
 	}
+
 	return &f, errors.Join(record.unreadable, record.failure, controls, couriers, secrets)
 }
 

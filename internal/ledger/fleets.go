@@ -66,6 +66,7 @@ func decodeFleet(record string) (*delivery.Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleet record: coverage %w", err)
 	}
+
 	return &f, nil
 }
 
@@ -99,10 +100,12 @@ func decodeControls(f *delivery.Fleet, stored string) error {
 	if f.RequestsPerSecond == 0 {
 		f.RequestsPerSecond = delivery.DefaultFleetRequests
 	}
+
 	if !controls.isValid(stored) {
 		f.Disabled = true
 		return errors.New("fleet controls: unknown values")
 	}
+
 	return nil
 }
 
@@ -127,7 +130,9 @@ func decodeCouriers(f *delivery.Fleet, stored string, reported bool) error {
 		f.Couriers = 0
 		return fmt.Errorf("couriers: %q is no number of them", stored)
 	}
+
 	f.Couriers = n
+
 	return nil
 }
 
@@ -154,6 +159,7 @@ func decodeSecrets(stored string) (fleetSecrets, error) {
 	if err != nil {
 		return fleetSecrets{}, err
 	}
+
 	return s, nil
 }
 
@@ -169,6 +175,7 @@ func (l Fleets) Create(ctx context.Context, f *delivery.Fleet, secretHash [32]by
 	conflict := refusals{"conflict": fmt.Errorf("fleet %s: %w", f.ID, ErrConflict)}
 	_, err := l.runWord(ctx, "write_fleet", conflict, keys,
 		f.ID[:], "", "", encodeControls(f), encodeFleet(f), encodeSecrets(&secrets), couriers)
+
 	return err
 }
 
@@ -194,10 +201,12 @@ func (l Fleets) Update(ctx context.Context, id delivery.FleetID, change func(*de
 		if err != nil {
 			return nil, err
 		}
+
 		if written {
 			return &after, nil
 		}
 	}
+
 	return nil, contended("fleet " + id.String())
 }
 
@@ -236,6 +245,7 @@ func (l *core) readFleet(ctx context.Context, id delivery.FleetID) (*editedFleet
 	// What is unreadable here counts as disabled, and as no couriers; a change may repair it.
 	_ = decodeControls(&f.Fleet, controls.Val())
 	_ = decodeCouriers(&f.Fleet, couriers.Val(), couriers.Err() == nil)
+
 	return f, nil
 }
 
@@ -279,6 +289,7 @@ func (l *core) writeFleet(ctx context.Context, before *editedFleet, after *deliv
 
 	keys := []string{l.fleetVersionsKey(), l.metaKey(), l.fleetsKey(), l.fleetControlsKey()}
 	reply, err := l.runText(ctx, "write_fleet", keys, before.ID[:], before.version, before.controls, controls, record)
+
 	return reply == "written", err
 }
 
@@ -293,6 +304,7 @@ func (l Fleets) Couriers(ctx context.Context, id delivery.FleetID) (int, error) 
 	if unreadable != nil {
 		return -1, nil // the next report replaces it
 	}
+
 	return n, nil
 }
 
@@ -314,6 +326,7 @@ func (l Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHas
 		if errors.Is(err, redis.Nil) {
 			return time.Time{}, fleetNotFound()
 		}
+
 		if err != nil {
 			return time.Time{}, failed("reading client secrets", err)
 		}
@@ -331,10 +344,12 @@ func (l Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHas
 		if err != nil {
 			return time.Time{}, err
 		}
+
 		oldUntil := now
 		if len(secrets.earlier) > 0 {
 			oldUntil = secrets.earlier[0].Until
 		}
+
 		if !changed {
 			return oldUntil, nil
 		}
@@ -343,10 +358,12 @@ func (l Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHas
 		if err != nil {
 			return time.Time{}, err
 		}
+
 		if reply == "written" {
 			return oldUntil, nil
 		}
 	}
+
 	return time.Time{}, contended("fleet " + id.String())
 }
 
@@ -367,7 +384,9 @@ func (s *fleetSecrets) rotate(fresh string, overlap time.Duration, revokeOld boo
 	default:
 		s.earlier = slices.Insert(s.earlier, 0, EarlierSecret{Secret: s.current, Until: now.Add(overlap)})
 	}
+
 	s.current = fresh
+
 	return true, nil
 }
 
@@ -420,17 +439,21 @@ func (g *fleetGuard) spend(n, block, besides int, closed *time.Time, now time.Ti
 		if now.Before(*closed) {
 			return g.refuse(now, *closed)
 		}
+
 		result, err := take(g.rate, min(block-g.permits, fleetBurst*g.rate))
 		if err != nil {
 			return failed("permits of a fleet", err)
 		}
+
 		if g.permits += result.Allowed; g.permits < n {
 			// When the empty bucket has the block; one more, because it rounds down.
 			*closed = now.Add(time.Duration(block-g.permits+besides+1) * time.Second / time.Duration(g.rate))
 			return g.refuse(now, *closed)
 		}
 	}
+
 	g.permits -= n
+
 	return nil
 }
 
@@ -477,6 +500,7 @@ func (l *core) fleetPermits(ctx context.Context, id delivery.FleetID) takePermit
 		if err != nil {
 			return nil, err
 		}
+
 		return l.allow(ctx, other.prefix+bucket, limit, n)
 	}
 }
@@ -510,9 +534,11 @@ func (l *core) flushLimitedFleets(ctx context.Context) error {
 		}
 		return true
 	})
+
 	if len(values) == 0 {
 		return nil
 	}
+
 	return failure(l.rdb.HSet(ctx, l.limitedFleetsKey(), values...).Err())
 }
 
@@ -522,11 +548,13 @@ func (l Fleets) Limited(ctx context.Context) (map[delivery.FleetID]time.Time, er
 	if err != nil {
 		return nil, failed("reading the fleets over their limit", err)
 	}
+
 	at := make(map[delivery.FleetID]time.Time, len(known))
 	for id, ms := range known {
 		if n, err := strconv.ParseInt(ms, 10, 64); err == nil && len(id) == len(delivery.FleetID{}) {
 			at[delivery.FleetID([]byte(id))] = time.UnixMilli(n)
 		}
 	}
+
 	return at, nil
 }

@@ -72,7 +72,9 @@ func serverFigure(tb testing.TB, server *stack.Redis, section, name string) int 
 			return get(strconv.Atoi(strings.TrimSpace(value)))(tb)
 		}
 	}
+
 	tb.Fatalf("INFO %s has no %s", section, name)
+
 	return 0
 }
 
@@ -124,6 +126,7 @@ func TestLoadFleets_AvailabilityReadsAndWritesNoArea(t *testing.T) {
 	for i := range 6 {
 		fleets = append(fleets, l.newFleetOf(t, fmt.Sprint("Fleet ", i), area))
 	}
+
 	other := openTest(t, config)
 	counted := &countCommands{counts: map[string]int{}}
 	other.rdb.AddHook(counted)
@@ -137,6 +140,7 @@ func TestLoadFleets_AvailabilityReadsAndWritesNoArea(t *testing.T) {
 		must(t, l.Fleets.SetCouriers(t.Context(), fleets[0].ID, n))
 		equal(t, other.loaded(t, fleets[0].ID).Couriers, n, "couriers at the other process")
 	}
+
 	sent = serverFigure(t, server, "stats", "total_net_output_bytes") - sent
 	received = serverFigure(t, server, "stats", "total_net_input_bytes") - received
 
@@ -176,6 +180,7 @@ func TestLoadFleets_ManyAtOnceShareReadsAndEachSeesItsOwnChange(t *testing.T) {
 	for range 20 {
 		fleets = append(fleets, newFleet(t, l))
 	}
+
 	var all sync.WaitGroup
 	for i, f := range fleets {
 		all.Go(func() {
@@ -184,6 +189,7 @@ func TestLoadFleets_ManyAtOnceShareReadsAndEachSeesItsOwnChange(t *testing.T) {
 			equal(t, l.Fleets.Snapshot().Fleet(f.ID).Couriers, i, "couriers")
 		})
 	}
+
 	all.Wait()
 
 	// While one call runs, all that ask wait for the same next one.
@@ -196,6 +202,7 @@ func TestLoadFleets_ManyAtOnceShareReadsAndEachSeesItsOwnChange(t *testing.T) {
 	for range 100 {
 		check(t, calls.begin(t.Context(), nil) == second, "a call of its own for each caller")
 	}
+
 	close(goOn)
 	must(t, first.wait(t.Context()))
 	must(t, second.wait(t.Context()))
@@ -234,6 +241,7 @@ func TestLoadFleets_AnUnreadableRecordConcernsItsFleetAlone(t *testing.T) {
 		f.Name, f.DeliveryMinutes, f.Coverage, f.Disabled = "Yeni", 30, good.Coverage, false
 		return nil
 	}))(t)
+
 	got = l.loaded(t, bad.ID)
 	check(t, got.Name == "Yeni" && got.Available() && got.Coverage.Contains(taksim), "repaired, it is %+v", got)
 	equal(t, l.Fleets.Unreadable(), 0, "unreadable fleets after the repair")
@@ -354,6 +362,7 @@ func (l *Ledger) newFleetControls(tb testing.TB) delivery.FleetID {
 	secrets := fleetSecrets{current: string(testHash[:])}
 	l.spoil(tb, l.fleetSecretsKey(), id, string(encodeSecrets(&secrets)))
 	l.spoil(tb, l.fleetVersionsKey(), id, "5")
+
 	return id
 }
 
@@ -384,6 +393,7 @@ func TestFleets_ControlsHaveAPlaceOfTheirOwn(t *testing.T) {
 		get(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { change(f); return nil }))(t)
 		return l.loaded(t, f.ID)
 	}
+
 	got := change(func(f *delivery.Fleet) { f.Disabled = true })
 	check(t, got.Disabled && !got.Suspended && !got.Available() && got.RequestsPerSecond == delivery.DefaultFleetRequests, "%+v", got)
 	check(t, !known.Disabled, "a snapshot that is in use was changed")
@@ -391,6 +401,7 @@ func TestFleets_ControlsHaveAPlaceOfTheirOwn(t *testing.T) {
 	if len(c) != 1 || !c[0].Suspended {
 		t.Errorf("a disabled fleet takes orders: %+v", c)
 	}
+
 	got = change(func(f *delivery.Fleet) { f.RequestsPerSecond = 7 })
 	check(t, got.Disabled && got.RequestsPerSecond == 7, "%+v", got)
 	must(t, l.Fleets.SetCouriers(t.Context(), f.ID, 3))
@@ -409,6 +420,7 @@ func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
 			equal(t, l.Fleets.SetCouriers(t.Context(), f.ID, n), nil, "report")
 		})
 	}
+
 	all.Wait()
 	equal(t, l.loaded(t, f.ID).DeliveryMinutes, f.DeliveryMinutes+6, "minutes")
 }
@@ -422,12 +434,14 @@ func TestUpdate_ContentionIsUnavailability(t *testing.T) {
 		_, err := l.Fleets.Update(t.Context(), f.ID, func(theirs *delivery.Fleet) error { theirs.DeliveryMinutes++; return nil })
 		return err
 	})
+
 	wantError(t, err, delivery.ErrUnavailable)
 	_, err = l.Accounts.Update(t.Context(), account, func(mine *delivery.Account) error {
 		mine.Name = "mine"
 		_, err := l.Accounts.Update(t.Context(), account, func(theirs *delivery.Account) error { theirs.Name += "x"; return nil })
 		return err
 	})
+
 	wantError(t, err, delivery.ErrUnavailable)
 }
 
@@ -491,6 +505,7 @@ func (f *failReads) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if cmd.Name() != "hmget" || cmd.Args()[1] != f.key {
 			return next(ctx, cmd)
 		}
+
 		fields := cmd.Args()[2:]
 		if f.groups && len(fields) > 1 || slices.Contains(fields, any(f.never)) {
 			cmd.SetErr(context.DeadlineExceeded)
@@ -513,6 +528,7 @@ func TestLoadFleets_ARecordThatNeverArrivesKeepsNoOtherUnread(t *testing.T) {
 		for i := range 2*recordsPerRead + 1 {
 			ids = append(ids, l.newFleetOf(t, fmt.Sprint("Fleet ", i), area).ID)
 		}
+
 		// The smallest id is the first of those that have failed equally often.
 		never := slices.MinFunc(ids, func(a, b delivery.FleetID) int { return bytes.Compare(a[:], b[:]) })
 		l.rdb.AddHook(&failReads{key: l.fleetsKey(), never: string(never[:]), groups: groups})
@@ -520,20 +536,24 @@ func TestLoadFleets_ARecordThatNeverArrivesKeepsNoOtherUnread(t *testing.T) {
 		for range 3 * len(ids) {
 			check(t, l.Fleets.Load(t.Context()) != nil, "a record that does not arrive is no error")
 		}
+
 		for _, f := range l.Fleets.Snapshot().All() {
 			equal(t, f.Available(), f.ID != never, fmt.Sprintf("groups fail %v: fleet %s takes orders", groups, f.ID))
 		}
+
 		equal(t, l.Fleets.Unreadable(), 1, "fleets that cannot be read")
 	}
 }
 
 func TestHasFailed_IsWhatTheMastersHaveAgreedOn(t *testing.T) {
 	t.Parallel()
+
 	nodes := func(flags, slots string) string {
 		return "07c3 127.0.0.1:30004@31004,host master - 0 1426238317239 4 connected 0-99 200\n" +
 			"67ed 127.0.0.1:30002@31002 " + flags + " - 0 1426238316232 2 disconnected " + slots + "\n" +
 			"292f 127.0.0.1:30003@31003 slave 07c3 0 1426238318243 3 connected\n"
 	}
+
 	for name, c := range map[string]struct {
 		nodes string
 		want  bool

@@ -40,6 +40,7 @@ var whenFull = map[string]bool{
 
 func TestFullRedis_RunsWhatMakesRoomAndRefusesTheRest(t *testing.T) {
 	t.Parallel()
+
 	_, own := ownServer(t)
 	s := newEnv(t, own)
 	equal(t, slices.Sorted(maps.Keys(s.library.scripts)), slices.Sorted(maps.Keys(whenFull)), "the operations of which whenFull says something")
@@ -66,6 +67,7 @@ func TestNewLibrary_WantsADecisionAboutEachOperation(t *testing.T) {
 // What a worker does at its start, and again and again.
 func TestFullRedis_OwnersKeepAndTakePartitions(t *testing.T) {
 	t.Parallel()
+
 	server, own := ownServer(t)
 	s := newEnv(t, own)
 	o := s.create(t, "X-1")
@@ -87,6 +89,7 @@ func TestFullRedis_OwnersKeepAndTakePartitions(t *testing.T) {
 	for _, err := range started.Ownership.Advance(t.Context(), []*Step{renewal, work}) {
 		must(t, err)
 	}
+
 	equal(t, get(s.Orders.Get(t.Context(), o.ID))(t).Status, delivery.Assigned, "what was accepted before is decided")
 	must(t, started.Ownership.Forget(t.Context(), "w1"))
 }
@@ -94,6 +97,7 @@ func TestFullRedis_OwnersKeepAndTakePartitions(t *testing.T) {
 // The exporter makes missing groups, reads, puts away what is unreadable and acknowledges.
 func TestFullRedis_ExporterGoesOn(t *testing.T) {
 	t.Parallel()
+
 	_, own := ownServer(t)
 	s := newEnv(t, own)
 	r := s.partitionOf(s.account)
@@ -106,6 +110,7 @@ func TestFullRedis_ExporterGoesOn(t *testing.T) {
 		entries = append(entries, batch...)
 		return s.Streams.Ack(t.Context(), RoleExport, batch...)
 	}}
+
 	reader := newFeedReader(s.core, &f, s.partitions)
 	must(t, reader.turn(t.Context()))
 
@@ -120,6 +125,7 @@ func TestFullRedis_ExporterGoesOn(t *testing.T) {
 // be loaded, and it says so.
 func TestFullRedis_ANewReleaseSaysWhyItCannotStart(t *testing.T) {
 	t.Parallel()
+
 	server, own := ownServer(t)
 	s := newEnv(t, own)
 	s.fill(t)
@@ -151,6 +157,7 @@ func TestFullRedis_ANewReleaseSaysWhyItCannotStart(t *testing.T) {
 // More than one command drops at once, from the streams of a partition and of an account.
 func TestFullRedis_TrimsInSteps(t *testing.T) {
 	t.Parallel()
+
 	_, own := ownServer(t)
 	s := newEnv(t, own)
 	r := s.partitionOf(s.account)
@@ -163,6 +170,7 @@ func TestFullRedis_TrimsInSteps(t *testing.T) {
 		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindOutcomes), ID: id, Values: []any{"o", "x"}})
 		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: accountEvents, ID: id, Values: []any{"m", "x"}})
 	}
+
 	pipe.XGroupCreate(t.Context(), r.key(kindOutcomes), string(RoleExport), "$")
 	get(pipe.Exec(t.Context()))(t)
 	young := get(s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: accountEvents, Values: []any{"m", "x"}}).Result())(t)
@@ -183,6 +191,7 @@ func TestFullRedis_TrimsInSteps(t *testing.T) {
 
 func TestKept_CountsOrdersAndSaysWhenTheFirstEnded(t *testing.T) {
 	t.Parallel()
+
 	_, own := ownServer(t)
 	s := newEnv(t, own)
 	live, ended := s.create(t, "X-1"), s.create(t, "X-2")

@@ -122,12 +122,14 @@ func (s *costEnv) fill(b *testing.B, n int) {
 		for range 2 {
 			all.Go(func() { s.send(b, part/2, s.addSliding) })
 		}
+
 		all.Wait()
 		left -= part
 		if n > 500_000 {
 			printProgress("filled %d of %d in %s", n-left, n, time.Since(began).Round(time.Second))
 		}
 	}
+
 	s.finishRehashing(b)
 	must(b, s.rdb.ConfigSet(ctx, "appendfsync", "always").Err())
 }
@@ -143,6 +145,7 @@ func (s *costEnv) finishRehashing(b *testing.B) {
 		if !strings.Contains(keys, "rehashing target") {
 			return
 		}
+
 		for range 500 {
 			pipe := s.rdb.Pipeline()
 			for range 1000 {
@@ -204,10 +207,12 @@ func (s *costEnv) sample(b *testing.B) sample {
 			}
 		})
 	}
+
 	all.Wait()
 	result.elapsed = time.Since(began).Seconds() * 1e6 / float64(len(took))
 	slices.Sort(took)
 	result.p99 = took[len(took)*99/100].Seconds() * 1e6
+
 	return result
 }
 
@@ -221,6 +226,7 @@ func (s *costEnv) removeAfter(b *testing.B, resident int64) {
 		}
 		get(pipe.Exec(b.Context()))(b)
 	}
+
 	for _, r := range s.partitions {
 		must(b, s.rdb.XTrimMaxLen(b.Context(), r.key(kindEvents), resident/int64(len(s.partitions))).Err())
 	}
@@ -291,6 +297,7 @@ func memoryNow(b *testing.B, l *Ledger) float64 {
 	_, rest, _ := strings.Cut(info, "used_memory:")
 	text, _, _ := strings.Cut(rest, "\r\n")
 	bytes := get(strconv.ParseFloat(text, 64))(b)
+
 	return bytes
 }
 
@@ -303,13 +310,16 @@ func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, ba
 			for _, e := range batch {
 				byPartition[e.Partition] = append(byPartition[e.Partition], e)
 			}
+
 			for partition, entries := range byPartition {
 				if err := handle(partition, entries); err != nil {
 					return err
 				}
 			}
+
 			return nil
 		}}, s.partitions)
+
 	must(b, reader.makeGroups(b.Context()))
 	for {
 		waiting := int64(0)
@@ -320,9 +330,11 @@ func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, ba
 				}
 			}
 		}
+
 		if waiting == 0 {
 			return
 		}
+
 		must(b, reader.gather(b.Context()))
 	}
 }
@@ -362,6 +374,7 @@ func (s *costEnv) deliver(b *testing.B) {
 		c := &delivered[i]
 		c.At, c.ETA, c.Location = time.Now(), time.Now(), delivery.Location{Point: taksim, At: time.Now()}
 	}
+
 	for from := int64(1); from <= s.next.Load(); from += costBatch {
 		var ids []delivery.OrderID
 		for n := from; n < from+costBatch && n <= s.next.Load(); n++ {
@@ -369,11 +382,13 @@ func (s *costEnv) deliver(b *testing.B) {
 			digest := delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)
 			ids = append(ids, delivery.MakeOrderID(s.partitionOf(c.Account).number, delivery.DayOf(c.Now), digest))
 		}
+
 		orders := get(s.Orders.GetAll(b.Context(), ids))(b)
 		byPartition := make(map[int][]*delivery.Order)
 		for _, o := range orders {
 			byPartition[o.ID.Partition()] = append(byPartition[o.ID.Partition()], o)
 		}
+
 		for partition, orders := range byPartition {
 			must(b, s.advanceBy(b.Context(), partition, func(step *Step) {
 				for _, o := range orders {
@@ -397,6 +412,7 @@ func (s *costEnv) retire(b *testing.B, want int) {
 			return s.rdb.XAck(b.Context(), s.partitions[partition].key(kindEvents), string(role), ids...).Err()
 		}
 	}
+
 	s.consume(b, RoleStatus, acknowledge(RoleStatus))
 	s.consume(b, RoleWebhook, acknowledge(RoleWebhook))
 	s.consume(b, RoleExport, acknowledge(RoleExport))
@@ -409,10 +425,12 @@ func (s *costEnv) retire(b *testing.B, want int) {
 			must(b, s.rdb.Rename(b.Context(), r.keyOf(kindEnded, []byte(hour.Member.(string))), r.keyOf(kindEnded, []byte(past))).Err())
 			must(b, s.rdb.ZAdd(b.Context(), r.key(kindEndedHours), redis.Z{Score: hour.Score - 2, Member: past}).Err())
 		}
+
 		n := get(s.Lifecycle.Retire(b.Context(), partition, time.Now(), want))(b)
 		retired += n
 		must(b, s.rdb.Del(b.Context(), r.key(kindEvents)).Err())
 	}
+
 	require(b, retired == want, "%d orders retired, want %d", retired, want)
 }
 

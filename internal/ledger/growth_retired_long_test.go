@@ -71,9 +71,11 @@ func (s *idsEnv) fillShare(b *testing.B, ids int) float64 {
 	for range ids {
 		ends[index.bucket(next().Digest())+1]++
 	}
+
 	for i := range ends[1:] {
 		ends[i+1] += ends[i]
 	}
+
 	entries := make([]byte, retiredEntrySize*ids)
 	next = s.randomOrders(seed)
 	for i := range ids {
@@ -104,9 +106,11 @@ func (s *idsEnv) fillShare(b *testing.B, ids int) float64 {
 			clear(filter)
 		}
 	}
+
 	must(b, s.rdb.Set(b.Context(), r.key(kindRetired), index.encode(), 0).Err())
 	s.finishRehashing(b)
 	printProgress("filled one of %d partitions with %d ids in %d buckets, in %s", growthShares, ids, index.buckets, time.Since(began).Round(time.Second))
+
 	return (usedMemory(b, s.costEnv) - before) / float64(ids)
 }
 
@@ -120,6 +124,7 @@ func (s *idsEnv) start(b *testing.B, ids int) {
 	for range ids {
 		s.known = append(s.known, next())
 	}
+
 	s.fillRetired(b, r, s.known)
 }
 
@@ -154,6 +159,7 @@ func (s *idsEnv) compareIDs(b *testing.B, small *idsEnv) {
 			if (round+i)%2 == 1 {
 				slices.Reverse(turns)
 			}
+
 			for _, turn := range turns {
 				unit := operation.unit
 				if turn == small {
@@ -162,6 +168,7 @@ func (s *idsEnv) compareIDs(b *testing.B, small *idsEnv) {
 				metrics[unit] = operation.run(turn, b)
 			}
 		}
+
 		s.removeAfter(b, resident)
 		small.removeAfter(b, smallResident)
 		printResult(b, fmt.Sprint("round_", round), metrics)
@@ -214,12 +221,14 @@ func (s *idsEnv) retireSome(b *testing.B) float64 {
 	for i := range orders {
 		orders[i] = next()
 	}
+
 	r := s.partitions[0]
 	hour := s.end(b, r, orders...)
 	calls := make([]call, idSample/retireBatch)
 	for i := range calls {
 		calls[i] = call{keys: r.retirementKeys(hour), args: []any{r.prefix, hour, retireBatch, newRetiredIndex()}}
 	}
+
 	return s.spent(b, idSample, func() { s.callAll(b, "retire_orders", calls) })
 }
 
@@ -230,6 +239,7 @@ func (s *idsEnv) lookUpSome(b *testing.B) float64 {
 	found := get(s.Orders.Retired(b.Context(), page))(b)
 	took := time.Since(began)
 	require(b, !slices.Contains(found, false), "an id is not found")
+
 	return float64(took.Nanoseconds()) / 1e3 / idSample
 }
 
@@ -260,6 +270,7 @@ func (s *idsEnv) timeScripts(b *testing.B, prefix string, metrics map[string]flo
 	for range 10 {
 		s.retireSome(b)
 	}
+
 	must(b, s.rdb.ConfigSet(b.Context(), "slowlog-log-slower-than", "-1").Err())
 	defer s.removeAfter(b, resident)
 
@@ -270,6 +281,7 @@ func (s *idsEnv) timeScripts(b *testing.B, prefix string, metrics map[string]flo
 			times[script] = append(times[script], entry.Duration)
 		}
 	}
+
 	for _, script := range []string{"create_order", "poll_order", "retire_orders"} {
 		all := times[script]
 		slices.Sort(all)

@@ -29,6 +29,7 @@ func (c *turns) handle(_ context.Context, batch []Entry) error {
 	if c.fail != nil {
 		return c.fail
 	}
+
 	c.sizes = append(c.sizes, len(batch))
 	c.entries = append(c.entries, batch...)
 	return nil
@@ -67,6 +68,7 @@ func TestFeed_TurnGathersAllPartitions(t *testing.T) {
 	for i := range 15 {
 		newVendor(t, s.Ledger).create(t, fmt.Sprint("X-", i))
 	}
+
 	c := new(turns)
 	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
 	testserver.Await(t, "all events", func() bool { return c.seen() == 15 })
@@ -119,6 +121,7 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 			versions++
 		}
 	}
+
 	check(t, late == 1 && outcomes == 1 && versions == 2, "%d late deliveries, %d outcomes, %d versions", late, outcomes, versions)
 	must(t, s.Streams.Ack(t.Context(), RoleExport, entries...))
 	again := 0
@@ -126,6 +129,7 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 		again += len(batch)
 		return nil
 	}))
+
 	must(t, s.Streams.EachEntry(t.Context(), RoleExport, time.Now().Add(time.Hour), func([]Entry) error {
 		return errors.New("an entry from the future")
 	}))
@@ -147,6 +151,7 @@ func TestEachOrder_FindsEveryOrder(t *testing.T) {
 		want[moved.ID] = delivery.Delivered
 		names = append(names, StoreName{s.account, moved.ExternalStoreID}, StoreName{s.account, "nowhere"})
 	}
+
 	found := make(map[delivery.OrderID]delivery.Status)
 	must(t, l.Orders.Each(t.Context(), func(orders []*delivery.Order) error {
 		for _, o := range orders {
@@ -154,10 +159,12 @@ func TestEachOrder_FindsEveryOrder(t *testing.T) {
 		}
 		return nil
 	}))
+
 	check(t, len(found) == len(want), "%d orders of %d", len(found), len(want))
 	for id, status := range want {
 		check(t, found[id] == status, "order %s: %s, want %s", id, found[id], status)
 	}
+
 	stop := errors.New("enough")
 	err := l.Orders.Each(t.Context(), func([]*delivery.Order) error { return stop })
 	check(t, errors.Is(err, stop), "went on after an error: %v", err)
@@ -181,6 +188,7 @@ func TestEachOrder_TellsOfWhatCannotBeRead(t *testing.T) {
 		}
 		return nil
 	})
+
 	check(t, found == 1 && errors.Is(err, errShortRecord), "found %d, %v", found, err)
 }
 
@@ -197,6 +205,7 @@ func TestFeed_TwoOfOneName(t *testing.T) {
 	for _, e := range c.entries {
 		seen[e.Events[0].Order] = true
 	}
+
 	check(t, len(seen) == 50, "%d of 50 orders", len(seen))
 }
 
@@ -213,6 +222,7 @@ func TestFeed_EveryAndFullReads(t *testing.T) {
 		must(t, reader.gather(t.Context()))
 		require(t, reader.nextRead.IsZero() == full, "after read %d the next one is at %s", i, reader.nextRead)
 	}
+
 	check(t, slices.Equal(c.sizes, []int{2, 2, 1}) && time.Until(reader.nextRead) > 50*time.Minute, "reads of %v, the next at %s", c.sizes, reader.nextRead)
 	reader.nextRead = time.Now().Add(50 * time.Millisecond)
 	next := reader.nextRead
@@ -231,6 +241,7 @@ func TestLag_OfALostGroup(t *testing.T) {
 	for _, r := range s.partitions {
 		must(t, s.rdb.XGroupDestroy(t.Context(), r.key(kindEvents), string(RoleExport)).Err())
 	}
+
 	lag := s.lag(t)
 	check(t, lag.Entries == 20 && !lag.Oldest.IsZero(), "lag %+v", lag)
 	for p := range s.Partitions() {
@@ -238,6 +249,7 @@ func TestLag_OfALostGroup(t *testing.T) {
 		retired := get(s.Lifecycle.Retire(t.Context(), p, time.Now().Add(time.Hour), 100))(t)
 		check(t, n == 0 && retired == 0, "partition %d: %d entries and %d orders went while the group was missing", p, n, retired)
 	}
+
 	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
 	testserver.Await(t, "all events again", func() bool { return c.seen() == 40 })
 }

@@ -31,9 +31,11 @@ func settleAll(t *testing.T, l *Ledger, role Role) (settled int) {
 			return l.Streams.Ack(ctx, role, batch...)
 		}})
 	}()
+
 	testserver.Await(t, "all is settled", func() bool { return get(l.Streams.Passed(t.Context(), role, mark))(t) })
 	cancel()
 	<-done
+
 	return settled
 }
 
@@ -52,10 +54,12 @@ func (s *env) eventsHeld(t *testing.T) int64 {
 // Operators are told the latest backup, and a restored Redis knows of those before its own.
 func TestNote_KeepsTheLatestBackup(t *testing.T) {
 	t.Parallel()
+
 	l := openTest(t)
 	if at := get(l.Monitor.LastBackup(t.Context()))(t); !at.IsZero() {
 		t.Errorf("there was none, and it says %s", at)
 	}
+
 	for _, began := range []time.Time{time.Unix(1_700_000_000, 0), time.Unix(1_800_000_000, 0)} {
 		require(t, l.Backup.Note(t.Context(), began) == nil, "it cannot be noted")
 		if at := get(l.Monitor.LastBackup(t.Context()))(t); !at.Equal(began) {
@@ -73,6 +77,7 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 		t.Helper()
 		get(l.Lifecycle.Trim(t.Context(), partition, -time.Hour))(t)
 	}
+
 	s.create(t, "before")
 	settleForAll(t, s.Ledger)
 	hold := get(s.Backup.Hold(t.Context(), "b1", time.Now()))(t)
@@ -82,6 +87,7 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 	if n := s.eventsHeld(t); n < 1 {
 		t.Errorf("%d events are left of the one that came after the hold", n)
 	}
+
 	must(t, s.Backup.Release(t.Context(), hold))
 	must(t, s.Backup.Release(t.Context(), hold))
 	trim(s.Ledger)
@@ -94,6 +100,7 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 	if n := s.eventsHeld(t); n > released {
 		t.Errorf("%d events are left behind a hold that has expired", n)
 	}
+
 	_, err := s.Backup.Hold(t.Context(), "b3", time.Now())
 	check(t, err == nil, "beside an expired hold: %v", err)
 	groups := get(s.rdb.XInfoGroups(t.Context(), s.partitionOf(s.account).key(kindEvents)).Result())(t)
@@ -148,6 +155,7 @@ func TestSnapshotBody_EndsAtItsMarkAndNowhereElse(t *testing.T) {
 		if rapid.Bool().Draw(t, "sized") && len(file) > 0 {
 			header, wire = "$"+strconv.Itoa(len(file)), append(bytes.Clone(file), "what follows"...)
 		}
+
 		pieces := func(b []byte) *bufio.Reader {
 			return bufio.NewReaderSize(iotest.OneByteReader(bytes.NewReader(b)), 64)
 		}
@@ -158,6 +166,7 @@ func TestSnapshotBody_EndsAtItsMarkAndNowhereElse(t *testing.T) {
 		if body, err = snapshotBody(header, pieces(wire[:cut])); err == nil {
 			_, err = io.ReadAll(body)
 		}
+
 		require(t, errors.Is(err, io.ErrUnexpectedEOF), "a connection that broke after %d bytes: %v", cut, err)
 	})
 }
@@ -184,6 +193,7 @@ func TestSnapshots_AreWholeAndSayIfNot(t *testing.T) {
 		file, err = io.ReadAll(rdb)
 		return err
 	})
+
 	must(t, err)
 	must(t, sumOf(file))
 	for _, at := range []int{0, 9, len(file) / 2, len(file) - 1} {

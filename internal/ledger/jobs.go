@@ -44,16 +44,19 @@ func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (d
 	if !ok {
 		return 0, orderNotFound()
 	}
+
 	var courier []byte
 	if u.Kind != delivery.KindStatus {
 		courier = appendAccepted(nil, u.Courier)
 	}
+
 	reply, err := l.runText(ctx, "report_update", []string{r.order(u.Order.Digest()), r.key(kindUpdates)},
 		u.Fleet[:], dayOf(u.Order), int(u.Kind), int(u.Status), now.UnixMilli(), encodeUpdate(&u),
 		courier, maxSideReports, appendLocation(nil, delivery.Location{At: u.At}), maxEstimates, millis(u.ETA))
 	if err != nil {
 		return 0, err
 	}
+
 	name, record, _ := strings.Cut(reply, "\n")
 	if name == "not_found" {
 		return 0, orderNotFound()
@@ -61,10 +64,12 @@ func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (d
 	if (name == "taken" || name == "known") && len(record) == 1 {
 		return delivery.Status(record[0]), nil
 	}
+
 	o, err := decodeOrder(record, r.number)
 	if err != nil {
 		return 0, err
 	}
+
 	return o.Status, refusedReport(name, o, &u)
 }
 
@@ -90,6 +95,7 @@ func refusedReport(reply string, o *delivery.Order, u *delivery.Update) error {
 	case reply == "too_many":
 		return delivery.Refuse(delivery.CodeTooManyReports, "other couriers, estimates and failures were reported of this order %d times", maxSideReports)
 	}
+
 	return nil
 }
 
@@ -112,20 +118,24 @@ func (l Orders) ReportLocations(ctx context.Context, fleet delivery.FleetID, pos
 		if !ok {
 			continue
 		}
+
 		n := open[r.number] - 1
 		if n < 0 || len(calls[n].keys) == positionsAtOnce {
 			n = len(calls)
 			calls = append(calls, call{args: []any{fleet[:], now.UnixMilli()}})
 			open[r.number] = n + 1
 		}
+
 		c := &calls[n]
 		c.keys = append(c.keys, r.order(p.Order.Digest()))
 		c.args = append(c.args, appendLocation(dayOf(p.Order), p.Location))
 	}
+
 	replies, err := l.runAll(ctx, "report_locations", calls)
 	if err != nil {
 		return 0, err
 	}
+
 	kept := 0
 	for _, reply := range replies {
 		n, err := reply.Int()
@@ -134,6 +144,7 @@ func (l Orders) ReportLocations(ctx context.Context, fleet delivery.FleetID, pos
 		}
 		kept += n
 	}
+
 	return len(positions) - kept, nil
 }
 
@@ -148,12 +159,14 @@ func parseJobCursor(text string) (jobCursor, error) {
 	if text == "" {
 		return jobCursor{}, nil
 	}
+
 	var c jobCursor
 	var member []byte
 	_, err := fmt.Sscanf(text, "%d.%d.%x", &c.partition, &c.score, &member)
 	if c.member = string(member); err == nil && c.partition >= 0 && c.String() == strings.ToLower(text) {
 		return c, nil
 	}
+
 	return jobCursor{}, invalidCursor()
 }
 
@@ -175,6 +188,7 @@ func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status deliver
 	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
 		return nil, "", incomplete
 	}
+
 	orders, err = l.ReadJobs(ctx, ids, status)
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, "", err
@@ -215,6 +229,7 @@ func (l Orders) JobIDs(ctx context.Context, fleet delivery.FleetID, status deliv
 					listed[i].after = after
 				}
 			}
+
 			found, problems := l.jobsIn(ctx, listed, wanted)
 
 			for i, jobs := range found {
@@ -228,6 +243,7 @@ func (l Orders) JobIDs(ctx context.Context, fleet delivery.FleetID, status deliv
 					last = jobCursor{partition: partitions[i].number, score: int64(z.Score), member: member}
 				}
 			}
+
 			partitions, sizes, errs = partitions[n:], sizes[n:], errs[n:]
 		}
 	}
@@ -236,6 +252,7 @@ func (l Orders) JobIDs(ctx context.Context, fleet delivery.FleetID, status deliv
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, "", err
 	}
+
 	return ids, "", err
 }
 
@@ -247,6 +264,7 @@ func (l Orders) ReadJobs(ctx context.Context, ids []delivery.OrderID, status del
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, err
 	}
+
 	for i, id := range ids {
 		p, ok := l.partitionOfOrder(id)
 		wasRead := err == nil || orders[i] != nil || unreadable[id] != nil
@@ -254,6 +272,7 @@ func (l Orders) ReadJobs(ctx context.Context, ids []delivery.OrderID, status del
 			l.noteReadability(p.order(id.Digest()), unreadable[id])
 		}
 	}
+
 	return slices.DeleteFunc(orders, func(o *delivery.Order) bool { return o == nil || o.Status != status }), err
 }
 
@@ -289,6 +308,7 @@ func (l *core) jobsIn(ctx context.Context, ranges []jobRange, limit int) (found 
 			found[i], errs[i] = l.jobsAfter(ctx, ranges[i], page, limit)
 		}
 	}
+
 	return found, errs
 }
 
@@ -302,6 +322,7 @@ func (l *core) jobsAfter(ctx context.Context, r jobRange, page []redis.Z, limit 
 				found = append(found, z)
 			}
 		}
+
 		if len(page) < limit || len(found) == limit {
 			return found, nil
 		}

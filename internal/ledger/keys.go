@@ -141,6 +141,7 @@ func partitionTags(env byte, partitions int) []string {
 			tags[i] = base + letters(n)
 		}
 	}
+
 	return tags
 }
 
@@ -173,5 +174,6 @@ func hashSlot(tag string) uint16 {
 			}
 		}
 	}
+
 	return crc % clusterSlots
 }

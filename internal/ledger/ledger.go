@@ -186,34 +186,43 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
+
 	env := cfg.Environment[0] // p or s, in every key
 	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, clockKey: cfg.ClockKey, replicas: cfg.Replicas, activity: newActivityCounts(), mostWaiting: mostWaiting, unsentPause: unsentPause}
 	l := &Ledger{c, Orders{c}, Lifecycle{c}, Ownership{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Erasure{c}, Audit{c}, Books{c}}
 	if l.now == nil {
 		l.now = time.Now
 	}
+
 	if l.log == nil {
 		l.log = slog.Default()
 	}
+
 	l.global = partition{number: -1, prefix: fmt.Sprintf("{%cg}", env)}
 	if err := l.connect(ctx, &cfg); err != nil {
 		return nil, err
 	}
+
 	var err error
 	if l.library, err = newLibrary(&cfg, l.cluster); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
+
 	err = l.checkMemory(ctx, cfg.AllowEviction)
 	if err == nil {
 		err = l.checkConfirming(ctx)
 	}
+
 	if err == nil {
 		err = errors.Join(l.checkMeta(ctx, cfg, env), l.noteOwnLibrary(ctx), l.openPipelines(&cfg))
 	}
+
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
+
 	l.rates = redis_rate.NewLimiter(l.rdb)
+
 	return l, nil
 }
 
@@ -232,23 +241,28 @@ func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
 		l.log.Warn("the master of the ledger's meta is away; a copy of it is used", "partitions", copied.partitions, "error", failure)
 		known = []any{copied.partitions, copied.format, copied.id}
 	}
+
 	partitions, err := strconv.Atoi(text(known[0]))
 	if err != nil || partitions < 1 || partitions > delivery.MaxPartitions {
 		return fmt.Errorf("the ledger's meta names %d partitions: %w", partitions, err)
 	}
+
 	if cfg.Partitions != 0 && partitions != cfg.Partitions {
 		return fmt.Errorf("the ledger has %d partitions, the configuration asks for %d; the number is fixed at the first start", partitions, cfg.Partitions)
 	}
 	if format, err := strconv.Atoi(text(known[1])); err != nil || format != ledgerFormat {
 		return fmt.Errorf("the ledger has format %d, this program reads %d: another release has made it; start this one with an empty Redis", format, ledgerFormat)
 	}
+
 	l.id = text(known[2])
 	for i, tag := range partitionTags(env, partitions) {
 		l.partitions = append(l.partitions, partition{number: i, prefix: "{" + tag + "}"})
 	}
+
 	if l.cluster && failure == nil {
 		l.copyMeta(ctx, env, fixedMeta{partitions: text(known[0]), format: text(known[1]), id: l.id})
 	}
+
 	return nil
 }
 
@@ -260,6 +274,7 @@ func (l *core) readMeta(ctx context.Context, cfg *Config) ([]any, error) {
 	if err != nil {
 		return nil, failed("reading the ledger's meta", err)
 	}
+
 	if !slices.Contains(known, nil) {
 		return known, nil
 	}
@@ -272,6 +287,7 @@ func (l *core) readMeta(ctx context.Context, cfg *Config) ([]any, error) {
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, failed("writing the ledger's meta", err)
 	}
+
 	return read.Val(), nil
 }
 
@@ -319,9 +335,11 @@ func (l *Ledger) Ping(ctx context.Context) error {
 		answered.CompareAndSwap(false, err == nil)
 		return err
 	})
+
 	if answered.Load() {
 		return nil
 	}
+
 	return failed("ping", err)
 }
 
@@ -353,6 +371,7 @@ func (l *core) serverTime(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
+
 	return times[0], nil
 }
 
@@ -375,7 +394,9 @@ func (l *core) timeOf(ctx context.Context, r partition) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, failed("the clock of Redis", err)
 	}
+
 	now, err := master.Time(ctx).Result()
+
 	return now, failed("the clock of Redis", err)
 }
 
@@ -436,10 +457,13 @@ func (c Config) Check() error {
 	if c.Environment != delivery.Production && c.Environment != delivery.Sandbox {
 		unknown = fmt.Errorf("environment %q is neither production nor sandbox", c.Environment)
 	}
+
 	if c.Partitions < 0 || c.Partitions > delivery.MaxPartitions {
 		misfit = fmt.Errorf("partitions: %d is not within 1 to %d", c.Partitions, delivery.MaxPartitions)
 	}
+
 	_, _, err := c.parseURL()
+
 	return errors.Join(unknown, misfit, err)
 }
 
@@ -448,17 +472,21 @@ func (c *Config) parseURL() (many *redis.ClusterOptions, one *redis.Options, err
 	if many, err = redis.ParseClusterURL(c.URL); err != nil {
 		many = nil
 	}
+
 	if many != nil && len(many.Addrs) > 1 {
 		many.TLSConfig, err = c.secure(many.TLSConfig)
 		return many, nil, err
 	}
+
 	if one, err = redis.ParseURL(c.URL); err != nil {
 		return nil, nil, fmt.Errorf("redis url: %w", withoutURL(err))
 	}
+
 	one.TLSConfig, err = c.secure(one.TLSConfig)
 	if many != nil {
 		many.TLSConfig = one.TLSConfig
 	}
+
 	return many, one, err
 }
 
@@ -467,6 +495,7 @@ func withoutURL(err error) error {
 	if _, quoting := errors.AsType[*url.Error](err); quoting {
 		return errors.New("it cannot be read; in a password / @ : # ? and % are written as %2F, %40, %3A, %23, %3F and %25")
 	}
+
 	// "redis: invalid database number: …": what follows is a piece of the URL.
 	if about := strings.SplitN(err.Error(), ":", 3); len(about) == 3 {
 		return errors.New(strings.TrimSpace(about[1]))
@@ -480,32 +509,38 @@ func (l *core) connect(ctx context.Context, cfg *Config) error {
 	if err != nil {
 		return err
 	}
+
 	if one == nil {
 		l.openCluster(many, cfg)
 		return nil
 	}
+
 	// Requests are retried once on a broken connection: every script may run twice.
 	one.PoolSize, one.MaxRetries, one.DialerRetries = cfg.PoolSize, 1, 1
 	one.DialTimeout, one.ReadTimeout, one.WriteTimeout = 2*time.Second, 3*time.Second, 3*time.Second
 	if cfg.Timeout != 0 {
 		one.DialTimeout, one.ReadTimeout, one.WriteTimeout = cfg.Timeout, cfg.Timeout, cfg.Timeout
 	}
+
 	one.DisableIdentity, one.MaintNotificationsConfig = true, noAnnouncements
 	client := newClient(one, cfg)
 	info, err := client.Info(ctx, "cluster").Result()
 	if err != nil {
 		return errors.Join(failed("connecting to redis", err), client.Close())
 	}
+
 	if many != nil && strings.Contains(info, "cluster_enabled:1") {
 		l.openCluster(many, cfg)
 		return client.Close()
 	}
+
 	blocking := *one
 	blocking.PoolSize, blocking.MaxRetries = blockingConnections, noRetries
 	readers := newClient(&blocking, cfg)
 	confirmBy(cfg.Replicas)(client)
 	confirmBy(cfg.Replicas)(readers)
 	l.rdb, l.readers = client, readers
+
 	return nil
 }
 
@@ -553,19 +588,23 @@ func (l *core) openPipelines(cfg *Config) error {
 	if cfg.Pipelines == 0 {
 		return nil
 	}
+
 	o := redis.DefaultBlockingAutoPipelineOptions()
 	if cfg.Replicas == 0 {
 		o.FullDuplex, o.NumShards = true, cfg.Pipelines
 	} else {
 		o.Unordered, o.MaxConcurrentBatches = true, batchesUnconfirmed*cfg.Pipelines
 	}
+
 	pipeliner, err := l.rdb.(interface {
 		AutoPipelineWithOptions(*redis.AutoPipelineOptions) (*redis.AutoPipeliner, error)
 	}).AutoPipelineWithOptions(o)
 	if err != nil {
 		return fmt.Errorf("pipelines: %w", err)
 	}
+
 	l.calls = pipeliner
+
 	return nil
 }
 
@@ -587,10 +626,12 @@ func (c *Config) secure(base *tls.Config) (*tls.Config, error) {
 	if config == nil || err != nil || c.SeenCertificate == nil {
 		return config, err
 	}
+
 	config.VerifyConnection = func(state tls.ConnectionState) error {
 		c.SeenCertificate(state.PeerCertificates[0].NotAfter)
 		return nil
 	}
+
 	return config, nil
 }
 
@@ -604,6 +645,7 @@ func (f TLSFiles) secure(base *tls.Config) (*tls.Config, error) {
 	case base == nil:
 		return nil, nil
 	}
+
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA != "" {
 		text, err := os.ReadFile(f.CA)
@@ -615,16 +657,20 @@ func (f TLSFiles) secure(base *tls.Config) (*tls.Config, error) {
 			return nil, fmt.Errorf("redis: %s holds no certificate in PEM form", f.CA)
 		}
 	}
+
 	if f.Cert == "" {
 		return config, nil
 	}
+
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		own, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 		return &own, err
 	}
+
 	if _, err := config.GetClientCertificate(nil); err != nil {
 		return nil, fmt.Errorf("redis: the client's certificate: %w", err)
 	}
+
 	return config, nil
 }
 

@@ -30,9 +30,11 @@ func openTest(tb testing.TB, change ...func(*Config)) *Ledger {
 	for _, c := range change {
 		c(&cfg)
 	}
+
 	if cfg.URL == "" {
 		cfg.URL = testserver.NewRedis(tb).URL
 	}
+
 	l, err := Open(tb.Context(), cfg)
 	must(tb, err)
 	tb.Cleanup(func() {
@@ -40,6 +42,7 @@ func openTest(tb testing.TB, change ...func(*Config)) *Ledger {
 			tb.Error(err)
 		}
 	})
+
 	return l
 }
 
@@ -167,6 +170,7 @@ func newFleet(tb testing.TB, l *Ledger) *delivery.Fleet {
 		PickupMinutes: 10, Couriers: -1, Coverage: coverage}
 	must(tb, l.Fleets.Create(tb.Context(), f, testHash))
 	must(tb, l.Fleets.Load(tb.Context()))
+
 	return f
 }
 
@@ -276,9 +280,11 @@ func (l *Ledger) advanceBy(ctx context.Context, partition int, f func(*Step)) er
 	if err != nil {
 		return err
 	}
+
 	step := l.Ownership.Step(partition, token)
 	step.Token.Epoch++
 	f(step)
+
 	return l.Ownership.Advance(ctx, []*Step{step})[0]
 }
 
@@ -356,12 +362,14 @@ func collectAs(tb testing.TB, l *Ledger, partitions []partition, role Role, cons
 			got = append(got, batch...)
 			return nil
 		}}, partitions)
+
 	must(tb, reader.makeGroups(tb.Context()))
 	must(tb, reader.readOwn(tb.Context()))
 	for deadline := time.Now().Add(testserver.Timeout); len(got) < n; {
 		require(tb, !time.Now().After(deadline), "%d entries were handed out, want %d", len(got), n)
 		must(tb, reader.gather(tb.Context()))
 	}
+
 	return got
 }
 

@@ -33,18 +33,22 @@ func (l Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) 
 		if err != nil {
 			return total, err
 		}
+
 		if floor == "" {
 			continue
 		}
+
 		if horizon := fmt.Sprintf("%d-0", l.Now().Add(-keep).UnixMilli()); kind != kindTries && kind != kindUpdates && streamIDLess(horizon, floor) {
 			floor = horizon
 		}
+
 		n, err := l.trimStream(ctx, key, floor)
 		total += n
 		if err != nil {
 			return total, err
 		}
 	}
+
 	return total, nil
 }
 
@@ -66,6 +70,7 @@ func (l *core) trimStream(ctx context.Context, key, floor string) (int64, error)
 	}
 
 	rest, err := l.rdb.XTrimMinID(ctx, key, floor).Result() // of the last node
+
 	return total + rest, failed("trimming", err)
 }
 
@@ -86,6 +91,7 @@ func (l *core) trimStreams(ctx context.Context, keys []string, floor string) (in
 			}
 		}
 	}
+
 	if err != nil {
 		return total, err
 	}
@@ -96,6 +102,7 @@ func (l *core) trimStreams(ctx context.Context, keys []string, floor string) (in
 	for _, n := range rests {
 		total += n
 	}
+
 	return total, err
 }
 
@@ -128,6 +135,7 @@ func (l Lifecycle) TrimAccounts(ctx context.Context, partition int) (int64, erro
 	if err == nil && l.partitionOf(delivery.FinanceAccount) == r { // it is not in the set
 		err = trim([]delivery.AccountID{delivery.FinanceAccount})
 	}
+
 	return total, err
 }
 
@@ -146,6 +154,7 @@ func (l Lifecycle) Kept(ctx context.Context, partitions []int) ([]Kept, error) {
 		live  int64
 		hours []string // in which orders ended
 	}
+
 	read, errs := pipelinedEach(ctx, l.rdb, "counting orders", partitions, func(pipe redis.Pipeliner, partition int) func() found {
 		r := l.partitions[partition]
 		live, hours := pipe.ZCard(ctx, r.key(kindTimers)), pipe.ZRange(ctx, r.key(kindEndedHours), 0, -1)
@@ -156,6 +165,7 @@ func (l Lifecycle) Kept(ctx context.Context, partitions []int) ([]Kept, error) {
 		place int // of its partition among partitions
 		key   string
 	}
+
 	var lists []endedList
 	kept := make([]Kept, len(partitions))
 	for place, f := range read {
@@ -168,6 +178,7 @@ func (l Lifecycle) Kept(ctx context.Context, partitions []int) ([]Kept, error) {
 			lists = append(lists, endedList{place: place, key: key})
 		}
 	}
+
 	sizes, problems := pipelinedEach(ctx, l.rdb, "counting ended orders", lists, func(pipe redis.Pipeliner, list endedList) func() int64 {
 		return pipe.LLen(ctx, list.key).Val
 	})
@@ -176,11 +187,13 @@ func (l Lifecycle) Kept(ctx context.Context, partitions []int) ([]Kept, error) {
 		kept[list.place].Ended += sizes[i]
 		errs[list.place] = cmp.Or(errs[list.place], problems[i])
 	}
+
 	for place, err := range errs {
 		if err != nil {
 			kept[place] = Kept{}
 		}
 	}
+
 	return kept, partly(errs)
 }
 
@@ -196,10 +209,12 @@ func (l *core) settledUntil(ctx context.Context, key string, now time.Time) (tim
 	if err != nil {
 		return time.Time{}, failed("reading a stream", err)
 	}
+
 	until := timeOfEntry(floor)
 	if floor == info.LastGeneratedID && !unsettled && now.After(until) {
 		until = now
 	}
+
 	return until, nil
 }
 
@@ -220,12 +235,14 @@ func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.T
 	if err != nil || decided.IsZero() {
 		return 0, err
 	}
+
 	undecidedFor := now.Sub(decided)
 	bound := min(endedBefore.Add(-undecidedFor).UnixMilli(), settled.UnixMilli())
 	hours, err := l.endedHours(ctx, r, 0, bound)
 	if err != nil {
 		return 0, err
 	}
+
 	retired := 0
 	for _, hour := range hours {
 		for retired < limit {
@@ -234,6 +251,7 @@ func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.T
 			if err != nil {
 				return retired, err
 			}
+
 			n, ok := reply.(int64)
 			if !ok {
 				return retired, unreadable("retire_orders")
@@ -241,9 +259,11 @@ func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.T
 			if n == 0 {
 				break
 			}
+
 			retired += int(n)
 		}
 	}
+
 	return retired, nil
 }
 
@@ -267,36 +287,45 @@ func (l Lifecycle) Shrink(ctx context.Context, partition int, endedBefore time.T
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return 0, failed("reading how far orders are shrunk", err)
 	}
+
 	last, place, _ := strings.Cut(position, " ")
 	hours, err := l.endedHours(ctx, r, number(last), endedBefore.UnixMilli())
 	if err != nil {
 		return 0, err
 	}
+
 	for _, hour := range hours {
 		from := int64(0)
 		if hour == last {
 			from = number(place)
 		}
+
 		members, err := l.rdb.LRange(ctx, r.keyOf(kindEnded, []byte(hour)), from, from+retireBatch-1).Result()
 		if err != nil {
 			return 0, failed("reading ended orders", err)
 		}
+
 		if len(members) == 0 {
 			continue
 		}
+
 		orders, _, err := Orders(l).GetReadable(ctx, r.ordersOf(members))
 		if err != nil {
 			return 0, err
 		}
+
 		args := []any{fmt.Sprint(hour, " ", from+int64(len(members)))}
 		for _, o := range orders {
 			if o != nil && o.Status.Terminal() {
 				args = append(args, r.order(o.ID.Digest()), binary.BigEndian.AppendUint64(nil, o.Version), encodeShrunk(o))
 			}
 		}
+
 		_, err = l.run(ctx, "shrink_orders", []string{r.key(kindShrunk)}, args...)
+
 		return len(members), err
 	}
+
 	return 0, nil
 }
 
@@ -335,6 +364,7 @@ func (l *core) oldestPending(ctx context.Context, key string, g redis.XInfoGroup
 	if g.Pending == 0 {
 		return "", nil
 	}
+
 	pending, err := l.rdb.XPending(ctx, key, g.Name).Result()
 	if err != nil {
 		return "", failed("reading pending entries", err)
@@ -379,6 +409,7 @@ func (l Streams) Lag(ctx context.Context, role Role) (Lag, error) {
 			return nil
 		}
 	})
+
 	_, more := pipelinedEach(ctx, l.rdb, "reading pending entries", streams, func(pipe redis.Pipeliner, s *laggingStream) func() error {
 		return s.findFirst(ctx, pipe)
 	})
@@ -389,6 +420,7 @@ func (l Streams) Lag(ctx context.Context, role Role) (Lag, error) {
 		if errs[i] != nil || s.first == "" {
 			continue
 		}
+
 		unread, err := l.unread(ctx, s.key, &s.group)
 		if err != nil {
 			errs[i] = err
@@ -406,6 +438,7 @@ func (l Streams) Lag(ctx context.Context, role Role) (Lag, error) {
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return Lag{}, err
 	}
+
 	return lag, err
 }
 
@@ -427,7 +460,9 @@ func (s *laggingStream) findFirst(ctx context.Context, pipe redis.Pipeliner) fun
 	if s.group.Pending > 0 {
 		pending = pipe.XPending(ctx, s.key, s.group.Name)
 	}
+
 	next := pipe.XRangeN(ctx, s.key, "("+s.group.LastDeliveredID, "+", 1)
+
 	return func() error {
 		if len(next.Val()) > 0 {
 			s.first = next.Val()[0].ID
@@ -464,11 +499,13 @@ func (l Streams) Mark(ctx context.Context, role Role) (Mark, error) {
 		if redis.HasErrorPrefix(err, "no such key") {
 			return nil
 		}
+
 		if err == nil && info.LastGeneratedID != "0-0" {
 			mark[key] = info.LastGeneratedID
 		}
 		return failure(err)
 	})
+
 	return mark, err
 }
 
@@ -485,6 +522,7 @@ func (l Streams) Passed(ctx context.Context, role Role, mark Mark) (bool, error)
 			return false, err
 		}
 	}
+
 	return true, nil
 }
 
@@ -495,24 +533,29 @@ func (l *core) floor(ctx context.Context, key string) (floor string, unsettled b
 	if err != nil {
 		return "", false, err
 	}
+
 	for _, role := range requiredRoles(key) {
 		if _, found := groupOf(groups, role); !found {
 			return "", false, nil
 		}
 	}
+
 	for _, g := range groups {
 		if holdExpired(g.Name, l.Now()) {
 			continue
 		}
+
 		pending, err := l.oldestPending(ctx, key, g)
 		if err != nil {
 			return "", false, err
 		}
+
 		unsettled = unsettled || pending != ""
 		if needs := cmp.Or(pending, g.LastDeliveredID); floor == "" || streamIDLess(needs, floor) {
 			floor = needs
 		}
 	}
+
 	return floor, unsettled, nil
 }
 
@@ -562,9 +605,11 @@ func (l Streams) EachEntry(ctx context.Context, role Role, since time.Time, do f
 					entries = append(entries, e)
 				}
 			}
+
 			if len(entries) == 0 {
 				return nil
 			}
+
 			return do(entries)
 		})
 	})

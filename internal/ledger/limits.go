@@ -59,6 +59,7 @@ func parseCountingReply(reply string) (countingReply, error) {
 	if len(rest) < quotaSize {
 		return countingReply{}, fmt.Errorf("reply %q carries no quota", name)
 	}
+
 	f := fields{rest: rest}
 	c := countingReply{name: name}
 	c.quota.Limit, c.quota.Remaining = int(f.uint32()), int(f.uint32())
@@ -66,6 +67,7 @@ func parseCountingReply(reply string) (countingReply, error) {
 	c.wait = time.Duration(f.uint32()) * time.Millisecond
 	c.quota.ResetIn, c.quota.Window = int(f.uint32()), int(f.uint32())
 	c.payload = f.rest
+
 	return c, nil
 }
 
@@ -84,6 +86,7 @@ func (c *countingReply) refusal() error {
 	case "unknown":
 		return delivery.Refuse(delivery.CodeTokenInvalid, "the token's account does not exist")
 	}
+
 	return nil
 }
 
@@ -100,10 +103,12 @@ func (l *core) counted(account delivery.AccountID, endpoint Endpoint, asked time
 	if err != nil {
 		return countingReply{}, err
 	}
+
 	c, err := parseCountingReply(reply)
 	if err != nil {
 		return countingReply{}, err
 	}
+
 	// A request with a wrong secret, or with a token of no account, is nobody's.
 	hasProvenAccount := c.name != "wrong_secret" && c.name != "unknown"
 	if hasProvenAccount {
@@ -114,6 +119,7 @@ func (l *core) counted(account delivery.AccountID, endpoint Endpoint, asked time
 	if refusal != nil {
 		l.refused.keep(refusedRequest{account: account, endpoint: endpoint}, refusal, c.quota, asked, l.now())
 	}
+
 	return c, refusal
 }
 
@@ -141,9 +147,11 @@ func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secr
 	if c.name == "wrong_secret" || c.name == "unknown" {
 		return Quota{}, Known{}, delivery.Refuse(delivery.CodeInvalidCredentials, "clientId or clientSecret is wrong")
 	}
+
 	f := fields{rest: c.payload}
 	known.NotBefore = int64(f.uint16())<<32 | int64(f.uint32())
 	known.Replaced = f.byte() != 0
+
 	return c.quota, known, err
 }
 
@@ -173,12 +181,15 @@ func packLimit(e Endpoint, limit delivery.EndpointLimit, suspended bool) string 
 	if suspended {
 		b[0] |= windowsSuspended
 	}
+
 	if e == EndpointStores && limit.Sustained.Count > 0 && limit.Burst.Count > 0 {
 		b[0] |= windowsBucket // a bucket of the burst's size, refilled at the sustained rate
 	}
+
 	for i, n := range []int{limit.Sustained.Count, limit.Sustained.Seconds, limit.Burst.Count, limit.Burst.Seconds} {
 		binary.BigEndian.PutUint32(b[1+4*i:], uint32(n))
 	}
+
 	return string(b[:])
 }
 
@@ -222,27 +233,32 @@ func (l Monitor) Usage(ctx context.Context, accounts []delivery.AccountID) ([][]
 			calls[i].keys = append(calls[i].keys, r.windows(e, id))
 		}
 	}
+
 	replies, err := l.runAll(ctx, "usage", calls)
 	if err != nil {
 		return nil, err
 	}
+
 	uses := make([][]EndpointUse, len(accounts))
 	for i, reply := range replies {
 		text, err := reply.Text()
 		if err != nil {
 			return nil, fmt.Errorf("script usage: %w", err)
 		}
+
 		if text == "" {
 			continue
 		}
 		if len(text) != int(endpoints)*useSize {
 			return nil, fmt.Errorf("script usage answered %d bytes", len(text))
 		}
+
 		f := fields{rest: text}
 		for e := range endpoints {
 			uses[i] = append(uses[i], f.endpointUse(e))
 		}
 	}
+
 	return uses, nil
 }
 
@@ -283,6 +299,7 @@ func (l *core) countAttempt(ctx context.Context, guards ...attemptGuard) (refusi
 			return guard.key, result.RetryAfter, nil
 		}
 	}
+
 	return "", 0, nil
 }
 
@@ -340,6 +357,7 @@ func (l Limits) CountFailedLogin(ctx context.Context, clientID, address string) 
 	if refusing == "" {
 		return err
 	}
+
 	l.logins.mu.Lock()
 	defer l.logins.mu.Unlock()
 	remember(&l.logins.throttled, throttledKept, refusing, l.now().Add(wait))
@@ -369,6 +387,7 @@ func (l Limits) KnowsAccountSecret(ctx context.Context, account delivery.Account
 	if err != nil || !exists {
 		return false, err
 	}
+
 	l.logins.mu.Lock()
 	known := l.logins.secrets[account]
 	l.logins.mu.Unlock()
@@ -379,6 +398,7 @@ func (l Limits) KnowsAccountSecret(ctx context.Context, account delivery.Account
 		}
 		known = read.(*knownSecrets)
 	}
+
 	return knows(known.current, known.earlier, secretHash, l.Now()), nil
 }
 
@@ -404,13 +424,16 @@ func (l *core) knowsAccount(ctx context.Context, account delivery.AccountID) (ex
 		fresh = l.now().Sub(l.logins.listed) < accountsKnown
 		unlisted = l.logins.unlisted[l.partitionOf(account).number]
 	}
+
 	if look(); !exists && !fresh {
 		_, err, _ = l.logins.reads.Do("accounts", func() (any, error) { return nil, l.listAccounts(ctx) })
 		look()
 	}
+
 	if err == nil && !exists {
 		err = unlisted
 	}
+
 	return exists, err
 }
 
@@ -432,14 +455,17 @@ func (l *core) listAccounts(ctx context.Context) error {
 				return nil
 			})
 		}
+
 		if err != nil && !errors.Is(err, delivery.ErrUnavailable) {
 			return err
 		}
+
 		if err != nil {
 			away[server] = err
 			unlisted[p.number] = err
 		}
 	}
+
 	if len(unlisted) == len(l.partitions) {
 		return unlisted[0]
 	}
@@ -451,7 +477,9 @@ func (l *core) listAccounts(ctx context.Context) error {
 			accounts[id] = struct{}{}
 		}
 	}
+
 	l.logins.accounts, l.logins.listed, l.logins.unlisted = accounts, began, unlisted
+
 	return nil
 }
 
@@ -461,11 +489,13 @@ func (l *core) readSecrets(ctx context.Context, account delivery.AccountID) (*kn
 	if err != nil {
 		return nil, failed("reading client secrets", err)
 	}
+
 	known.current = values[secretField]
 	known.earlier, err = parseEarlier(values[earlierField])
 	if err != nil {
 		return nil, fmt.Errorf("account %s: %w", account, err)
 	}
+
 	if known.current == "" {
 		return known, nil // there is no such account, and guesses push no other's secrets out
 	}
@@ -473,5 +503,6 @@ func (l *core) readSecrets(ctx context.Context, account delivery.AccountID) (*kn
 	l.logins.mu.Lock()
 	defer l.logins.mu.Unlock()
 	remember(&l.logins.secrets, secretsKept, account, known)
+
 	return known, nil
 }

@@ -78,6 +78,7 @@ func findMutant(t *testing.T, script, from, to string) {
 			return strings.Replace(text, from, to, 1)
 		}
 	})
+
 	err := playSequences(t, l)
 	check(t, err != nil, "the mutant was not found")
 }

@@ -54,6 +54,7 @@ func (m *bruteForce) request(now int64) judgement {
 			now = m.last
 		}
 	}
+
 	opinions := m.askWindows(now)
 	debt := int64(0)
 	if m.bucket() {
@@ -66,12 +67,14 @@ func (m *bruteForce) request(now int64) judgement {
 		}
 		opinions = append([]opinion{{m.limit.Burst.Count, 0, remaining, now + (owed+refill-1)/refill}}, opinions...)
 	}
+
 	tightest := opinions[0]
 	for _, o := range opinions[1:] {
 		if o.remaining < tightest.remaining || o.remaining == tightest.remaining && o.grows > tightest.grows {
 			tightest = o
 		}
 	}
+
 	j := judgement{admitted: tightest.remaining >= 0}
 	j.quota = Quota{Limit: tightest.limit, Remaining: max(0, tightest.remaining), Reset: int64(math.Ceil(float64(tightest.grows) / 1e6)),
 		ResetIn: int((tightest.grows - now + second - 1) / second), Window: tightest.window}
@@ -79,7 +82,9 @@ func (m *bruteForce) request(now int64) judgement {
 		j.wait = tightest.grows - now
 		return j
 	}
+
 	m.admitted, m.last, m.debt = append(m.admitted, now), now, debt
+
 	return j
 }
 
@@ -94,6 +99,7 @@ func (m *bruteForce) askWindows(now int64) (opinions []opinion) {
 		if w.Count == 0 {
 			continue
 		}
+
 		span := int64(w.Seconds) * second
 		inside := m.since(now - span)
 		switch n := len(inside); {
@@ -105,6 +111,7 @@ func (m *bruteForce) askWindows(now int64) (opinions []opinion) {
 			opinions = append(opinions, opinion{w.Count, w.Seconds, w.Count - n - 1, inside[0] + span})
 		}
 	}
+
 	return opinions
 }
 
@@ -146,16 +153,19 @@ func drawLimit(draw draws, e Endpoint) delivery.EndpointLimit {
 		}
 		return draw(1, most)
 	}
+
 	var l delivery.EndpointLimit
 	if e == EndpointStores {
 		l.Sustained = delivery.Window{Count: draw(1, 13), Seconds: seconds(20)}
 		l.Burst = delivery.Window{Count: draw(1, 40), Seconds: seconds(10)}
 		return l
 	}
+
 	l.Sustained = delivery.Window{Count: draw(1, 60), Seconds: seconds(60)}
 	if draw(0, 3) > 0 {
 		l.Burst = delivery.Window{Count: draw(1, 30), Seconds: seconds(20)}
 	}
+
 	return l
 }
 
@@ -175,6 +185,7 @@ func (m *bruteForce) later(draw draws, kind int, now int64) int64 {
 	case kind < 96:
 		return now + int64(draw(0, int(4000*second)))
 	}
+
 	return max(now, m.last+int64(m.limit.Sustained.Seconds)*second) // the very end of a window
 }
 
@@ -192,6 +203,7 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 		}
 		must(tb, l.writeAccount(tb.Context(), mode, a, ""))
 	}
+
 	write("create")
 	// Rings expire by the server's own clock, so the test's must be ahead of it.
 	now := 4_000_000_000*second + int64(draw(0, 999_999))
@@ -203,6 +215,7 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 		} else {
 			now = m.later(draw, kind, now)
 		}
+
 		l.setClock(tb, now)
 		// What operators see is compared before and after some of the requests.
 		look := draw(0, 3) == 0
@@ -211,6 +224,7 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 				return fmt.Errorf("before step %d: %w", step, err)
 			}
 		}
+
 		want := m.request(now)
 		got, err := l.Limits.Consume(tb.Context(), account, e)
 		refusal, refused := err.(*delivery.Error)
@@ -221,17 +235,20 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 		if got != want.quota {
 			return fmt.Errorf("step %d (admitted %v): quota %+v, the model says %+v", step, want.admitted, got, want.quota)
 		}
+
 		if refused {
 			if wait := (want.wait + 999) / 1000; refusal.RetryAfter.Milliseconds() != max(1, wait) {
 				return fmt.Errorf("step %d: wait %s, the model says %d ms", step, refusal.RetryAfter, wait)
 			}
 		}
+
 		if look {
 			if err := m.compareUsage(tb, l, account, now, &got); err != nil {
 				return fmt.Errorf("after step %d: %w", step, err)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -249,12 +266,14 @@ func playSequences(t *testing.T, l *Ledger) error {
 	if testserver.Long {
 		sequences = 200
 	}
+
 	draw := drawFrom(testserver.Seed(t))
 	for n := range sequences {
 		if err := compareWithModel(t, l, draw, 300); err != nil {
 			return fmt.Errorf("sequence %d: %w", n, err)
 		}
 	}
+
 	return nil
 }
 
@@ -312,11 +331,13 @@ func TestLimits_ChangedWindowsCountWhatWasAdmitted(t *testing.T) {
 				}
 				return admitted
 			}
+
 			for _, at := range slices.Sorted(maps.Keys(c.sent)) {
 				if n := try(at, c.sent[at]); n != c.sent[at] {
 					t.Fatalf("%d of %d admitted after %d s", n, c.sent[at], at)
 				}
 			}
+
 			l.setClock(t, start+int64(c.changed)*second)
 			*of = c.after
 			get(l.Accounts.Update(t.Context(), id, func(a *delivery.Account) error { a.Limits = limits; return nil }))(t)
@@ -340,6 +361,7 @@ func TestRing_LogIsBounded(t *testing.T) {
 			return strings.Replace(text, ", 16384", ", 64", 1)
 		}
 	})
+
 	limits := plenty()
 	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 50, Seconds: 1}}
 	limits.Cancel = delivery.EndpointLimit{Sustained: delivery.Window{Count: 200, Seconds: 10}}
@@ -355,6 +377,7 @@ func TestRing_LogIsBounded(t *testing.T) {
 		}
 		return admitted
 	}
+
 	log := func(e Endpoint) string { return l.partitionOf(id).windows(e, id) + "l" }
 	size := func(e Endpoint) int64 { return l.rdb.StrLen(t.Context(), log(e)).Val() }
 	check(t, send(EndpointOrders, 500) == 500, "refused within the window")
@@ -389,6 +412,7 @@ func TestRefusals_AreNotCounted(t *testing.T) {
 				a.Limits = delivery.Limits{Orders: two, OrderStatus: two, Cancel: two, Token: two, Stores: a.Limits.Stores}
 				return nil
 			}))(t)
+
 			start := time.Now().UnixMicro()
 			for n, at := range []int64{0, 0, 30, 40, 59, 60, 60} {
 				s.setClock(t, start+at*second)
@@ -410,20 +434,24 @@ func TestRing_LogOutlivesItsWindows(t *testing.T) {
 		t.Helper()
 		get(s.Limits.Consume(t.Context(), s.account, EndpointCancel))(t)
 	}
+
 	outlives := func() {
 		t.Helper()
 		day, ttl := delivery.MaxWindowSeconds*time.Second, s.rdb.PTTL(t.Context(), log).Val()
 		check(t, ttl >= day && ttl <= day+2*time.Minute, "the log is kept for %s", ttl)
 	}
+
 	for range 20 {
 		admit()
 	}
+
 	outlives()
 	must(t, s.rdb.PExpire(t.Context(), log, 2*time.Minute).Err())
 	get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error {
 		a.Limits.Cancel.Sustained = delivery.Window{Count: 1000, Seconds: 3600}
 		return nil
 	}))(t)
+
 	outlives()
 	must(t, s.rdb.Del(t.Context(), log).Err())
 	for range 20 {
@@ -437,18 +465,21 @@ func (m *bruteForce) used(now int64) (sustained, burst int) {
 	if m.last > now && m.last-now <= second {
 		now = m.last
 	}
+
 	var inside [2]int
 	for i, w := range m.windows() {
 		if w.Count > 0 {
 			inside[i] = len(m.since(now - int64(w.Seconds)*second))
 		}
 	}
+
 	if m.bucket() {
 		refill, cost := int64(m.limit.Sustained.Count), int64(m.limit.Sustained.Seconds)*second
 		for debt := m.debt - max(0, now-m.last)*refill; debt > 0; debt -= cost {
 			inside[0]++
 		}
 	}
+
 	return inside[0], inside[1]
 }
 
@@ -465,13 +496,16 @@ func (m *bruteForce) compareUsage(tb testing.TB, l *Ledger, account delivery.Acc
 	if answered == nil {
 		return nil
 	}
+
 	left := use.Sustained.Window.Count - use.Sustained.Used
 	if use.Burst.Window.Count > 0 {
 		left = min(left, use.Burst.Window.Count-use.Burst.Used)
 	}
+
 	if max(0, left) != answered.Remaining {
 		return fmt.Errorf("usage %+v leaves %d, the request's answer said %d", use, left, answered.Remaining)
 	}
+
 	return nil
 }
 
@@ -485,6 +519,7 @@ func TestUsage_ShowsTheLimitsOfEveryEndpoint(t *testing.T) {
 			get(l.Limits.Consume(t.Context(), id, e))(t)
 		}
 	}
+
 	uses := get(l.Monitor.Usage(t.Context(), []delivery.AccountID{other, delivery.NewAccountID(), id}))(t)
 	require(t, len(uses) == 3 && uses[1] == nil && len(uses[0]) == 5 && len(uses[2]) == 5, "%+v", uses)
 	want := []EndpointUse{
@@ -495,6 +530,7 @@ func TestUsage_ShowsTheLimitsOfEveryEndpoint(t *testing.T) {
 		{EndpointStores, WindowUse{delivery.Window{Count: 200, Seconds: 200}, 5}, WindowUse{limits.Stores.Burst, 5}},
 		{EndpointToken, WindowUse{limits.Token.Sustained, 6}, WindowUse{}},
 	}
+
 	names := []string{"orders", "orderStatus", "cancel", "stores", "token"}
 	for i, w := range want {
 		check(t, uses[2][i] == w, "%s: %+v, want %+v", w.Endpoint, uses[2][i], w)
@@ -502,6 +538,7 @@ func TestUsage_ShowsTheLimitsOfEveryEndpoint(t *testing.T) {
 		check(t, uses[0][i] == w, "%s of an idle account: %+v", w.Endpoint, uses[0][i])
 		check(t, w.Endpoint.String() == names[i], "endpoint %d is called %s", i, w.Endpoint)
 	}
+
 	check(t, endpoints.String() == "Endpoint(5)", "%v", endpoints.String())
 }
 
@@ -518,6 +555,7 @@ func TestUsage_ClockBackInAShorterWindow(t *testing.T) {
 			l.setClock(t, at)
 			get(l.Limits.Consume(t.Context(), id, EndpointCancel))(t)
 		}
+
 		get(l.Accounts.Update(t.Context(), id, func(a *delivery.Account) error { a.Limits.Cancel.Sustained.Seconds = 10; return nil }))(t)
 		l.setClock(t, last-c.back)
 		uses := get(l.Monitor.Usage(t.Context(), []delivery.AccountID{id}))(t)
@@ -541,6 +579,7 @@ func TestUsage_WritesNothing(t *testing.T) {
 	for range 40 {
 		get(s.Limits.Consume(t.Context(), s.account, EndpointOrders))(t)
 	}
+
 	dump := func() string { return s.rdb.Dump(t.Context(), ring).Val() + s.rdb.Dump(t.Context(), ring+"l").Val() }
 	before := dump()
 	for _, at := range []int64{now, now - second/2, now - 500*second, now + 59*second, now + 61*second} {
@@ -553,6 +592,7 @@ func TestUsage_WritesNothing(t *testing.T) {
 		got := uses[0][EndpointOrders].Sustained.Used
 		check(t, got == want, "%d used %d s later, want %d", got, (at-now)/second, want)
 	}
+
 	check(t, dump() == before, "the ring was changed")
 	writing := openTest(t, func(c *Config) {
 		c.edit = func(file, text string) string {
@@ -562,6 +602,7 @@ func TestUsage_WritesNothing(t *testing.T) {
 			return text
 		}
 	})
+
 	check(t, errOf(writing.Monitor.Usage(t.Context(), []delivery.AccountID{newAccount(t, writing, plenty())})) != nil, "a usage script that writes is let pass")
 }
 
@@ -573,11 +614,13 @@ func TestUsage_ExpiredLogAndLoweredLimit(t *testing.T) {
 	for range 20 {
 		get(s.Limits.Consume(t.Context(), s.account, EndpointCancel))(t)
 	}
+
 	use := func() WindowUse {
 		t.Helper()
 		uses := get(s.Monitor.Usage(t.Context(), []delivery.AccountID{s.account}))(t)
 		return uses[0][EndpointCancel].Sustained
 	}
+
 	lower := delivery.Window{Count: 5, Seconds: 60}
 	get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error { a.Limits.Cancel.Sustained = lower; return nil }))(t)
 	equal(t, use(), (WindowUse{lower, 20}), "got")
@@ -586,6 +629,7 @@ func TestUsage_ExpiredLogAndLoweredLimit(t *testing.T) {
 	if got := use(); got.Used != 20 {
 		t.Errorf("%+v without the log, within the window", got)
 	}
+
 	s.setClock(t, 4_000_000_061*second)
 	if got := use(); got.Used != 0 {
 		t.Errorf("%+v without the log, behind the window", got)

@@ -84,10 +84,12 @@ func parseListCursor(text string) (listEntry, error) {
 	if err != nil || len(account) != len(entry.account) {
 		return listEntry{}, invalidCursor()
 	}
+
 	entry.account = delivery.AccountID(account)
 	if entry.score < 0 || entry.cursor() != strings.ToLower(text) {
 		return listEntry{}, invalidCursor()
 	}
+
 	return entry, nil
 }
 
@@ -100,6 +102,7 @@ func (l *core) listPage(ctx context.Context, list byte, scores scoreRange, curso
 	if err != nil {
 		return nil, "", err
 	}
+
 	scores.first = max(scores.first, after.score)
 
 	read, errs := pipelinedEach(ctx, l.rdb, "reading a list", l.partitions, func(pipe redis.Pipeliner, r partition) func() []redis.Z {
@@ -115,19 +118,23 @@ func (l *core) listPage(ctx context.Context, list byte, scores scoreRange, curso
 		errs[i] = problem
 		found = append(found, following...)
 	}
+
 	err = partly(errs)
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, "", err
 	}
+
 	slices.SortFunc(found, listEntry.compare)
 
 	if len(found) > limit {
 		found = found[:limit]
 		next = found[limit-1].cursor()
 	}
+
 	for _, entry := range found {
 		ids = append(ids, entry.account)
 	}
+
 	return ids, next, err
 }
 
@@ -154,6 +161,7 @@ func (l *core) following(ctx context.Context, key string, scores scoreRange, aft
 				found = append(found, entry)
 			}
 		}
+
 		if len(page) <= limit || len(found) > limit {
 			return found, nil
 		}
@@ -175,6 +183,7 @@ func (l *core) listCounts(ctx context.Context, list byte, ranges ...scoreRange) 
 		for i, s := range ranges {
 			counts[i] = pipe.ZCount(ctx, r.list(list), strconv.FormatInt(s.first, 10), strconv.FormatInt(s.last, 10))
 		}
+
 		return func() []int64 {
 			values := make([]int64, len(counts))
 			for i, c := range counts {
@@ -183,12 +192,14 @@ func (l *core) listCounts(ctx context.Context, list byte, ranges ...scoreRange) 
 			return values
 		}
 	})
+
 	sums := make([]int64, len(ranges))
 	for _, counts := range counted {
 		for i, n := range counts {
 			sums[i] += n
 		}
 	}
+
 	return sums, partly(errs)
 }
 
@@ -226,14 +237,17 @@ func parseNameCursor(text string) (member string, err error) {
 	if err != nil {
 		return "", invalidCursor()
 	}
+
 	if text == "" {
 		return "", nil
 	}
+
 	folded, _, _, ok := splitName(string(raw))
 	isFolded := delivery.FoldName(folded) == folded && !strings.Contains(folded, "\x00")
 	if !ok || !isFolded {
 		return "", invalidCursor()
 	}
+
 	return string(raw), nil
 }
 
@@ -282,6 +296,7 @@ func (s nameSearch) bounds(after string) (first, last string) {
 		// the zero byte.
 		last = "(" + s.text + "\xff"
 	}
+
 	return first, last
 }
 
@@ -298,6 +313,7 @@ func (l *core) namePage(ctx context.Context, search nameSearch, cursor string, l
 	if err != nil {
 		return nil, "", failed("reading the names of accounts", err)
 	}
+
 	if len(members) > limit {
 		members = members[:limit]
 		next = base64.RawURLEncoding.EncodeToString([]byte(members[limit-1]))
@@ -308,6 +324,7 @@ func (l *core) namePage(ctx context.Context, search nameSearch, cursor string, l
 	for i, member := range members {
 		names[i], ids[i], _, _ = splitName(member)
 	}
+
 	read, incomplete := l.readAccounts(ctx, ids)
 	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
 		return nil, "", incomplete
@@ -323,9 +340,11 @@ func (l *core) namePage(ctx context.Context, search nameSearch, cursor string, l
 			accounts = append(accounts, a)
 		}
 	}
+
 	if l.changesAccounts() {
 		l.removeNames(ctx, outlived)
 	}
+
 	return accounts, next, incomplete
 }
 
@@ -369,6 +388,7 @@ func (l *core) readAccounts(ctx context.Context, ids []delivery.AccountID) ([]*d
 		}
 		accounts[i] = account
 	}
+
 	return accounts, incomplete
 }
 
@@ -405,7 +425,9 @@ func (l Accounts) Page(ctx context.Context, f AccountFilter, cursor string, limi
 	if cursor != "" {
 		return nil, "", invalidCursor()
 	}
+
 	read, err := l.readAccounts(ctx, []delivery.AccountID{id})
+
 	return present(read), "", err
 }
 
@@ -415,11 +437,14 @@ func (l *core) statePage(ctx context.Context, f AccountFilter, cursor string, li
 	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
 		return nil, "", incomplete
 	}
+
 	read, err := l.readAccounts(ctx, ids)
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, "", err
 	}
+
 	accounts := slices.DeleteFunc(present(read), func(a *delivery.Account) bool { return !f.matches(a) })
+
 	return accounts, next, cmp.Or(incomplete, err)
 }
 
@@ -441,6 +466,7 @@ func (f *AccountFilter) matches(a *delivery.Account) bool {
 	if isID {
 		return inState && a.ID == id
 	}
+
 	return inState && strings.HasPrefix(delivery.FoldName(a.Name), delivery.FoldName(f.Text))
 }
 
@@ -472,6 +498,7 @@ func (l Accounts) Counts(ctx context.Context) (counts AccountCounts, err error) 
 		}
 		gaps = cmp.Or(gaps, err)
 	}
+
 	return counts, gaps
 }
 
@@ -499,6 +526,7 @@ func (l Accounts) Named(ctx context.Context, text string) (*delivery.Account, er
 		if err != nil {
 			return nil, err
 		}
+
 		found = append(found, page...)
 		if len(found) > mostOfOneName {
 			return nil, delivery.Refuse(delivery.CodeAccountNotFound, "more than %d accounts have this name", mostOfOneName)
@@ -506,6 +534,7 @@ func (l Accounts) Named(ctx context.Context, text string) (*delivery.Account, er
 		if next == "" {
 			break
 		}
+
 		cursor = next
 	}
 
@@ -517,6 +546,7 @@ func (l Accounts) Named(ctx context.Context, text string) (*delivery.Account, er
 	if len(found) != 1 {
 		return nil, delivery.Refuse(delivery.CodeAccountNotFound, "%d accounts have this name", len(found))
 	}
+
 	return found[0], nil
 }
 
@@ -544,6 +574,7 @@ func (l *core) receivers(ctx context.Context, scores scoreRange, cursor string, 
 	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
 		return nil, "", incomplete
 	}
+
 	endpoints, err = l.readEndpoints(ctx, ids)
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, "", err
@@ -567,14 +598,17 @@ func (l Webhooks) Counts(ctx context.Context) (map[EndpointState]int64, error) {
 	for i, state := range endpointStates {
 		ranges[i] = receiverScores(state)
 	}
+
 	counted, err := l.listCounts(ctx, listReceivers, ranges...)
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, err
 	}
+
 	counts := make(map[EndpointState]int64)
 	for i, state := range endpointStates {
 		counts[state] = counted[i]
 	}
+
 	return counts, err
 }
 
@@ -600,11 +634,13 @@ func (l *core) eachAccountOf(ctx context.Context, partitions []partition, do fun
 					ids = append(ids, delivery.AccountID([]byte(member)))
 				}
 			}
+
 			if err := do(ids); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -627,13 +663,16 @@ func (l *core) repairNames(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		var members []redis.Z
 		for _, a := range present(accounts) {
 			members = append(members, redis.Z{Member: nameMember(a.ID, a.Name, a.NameRevision)})
 		}
+
 		if len(members) == 0 {
 			return nil
 		}
+
 		return failed("writing the names of accounts", l.rdb.ZAdd(ctx, l.namesKey(), members...).Err())
 	})
 	if err != nil {
@@ -645,15 +684,18 @@ func (l *core) repairNames(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		if len(members) > 0 {
 			err := l.rdb.ZRem(ctx, l.namesKey(), members...).Err()
 			if err != nil {
 				return failed("removing names of accounts", err)
 			}
 		}
+
 		if next == "" {
 			return nil
 		}
+
 		cursor = next
 	}
 }
@@ -665,10 +707,12 @@ func (l *core) wrongNames(ctx context.Context, after string) (wrong []any, next 
 	if after != "" {
 		first = "(" + after
 	}
+
 	members, err := l.rdb.ZRangeByLex(ctx, l.namesKey(), &redis.ZRangeBy{Min: first, Max: "+", Count: itemsAtOnce}).Result()
 	if err != nil || len(members) == 0 {
 		return nil, "", failed("reading the names of accounts", err)
 	}
+
 	if len(members) == itemsAtOnce {
 		next = members[len(members)-1]
 	}
@@ -677,14 +721,17 @@ func (l *core) wrongNames(ctx context.Context, after string) (wrong []any, next 
 	for i, member := range members {
 		_, ids[i], _, _ = splitName(member)
 	}
+
 	accounts, err := l.readAccounts(ctx, ids)
 	if err != nil {
 		return nil, "", err
 	}
+
 	for i, a := range accounts {
 		if a == nil || !isNameOf(a, members[i]) {
 			wrong = append(wrong, members[i])
 		}
 	}
+
 	return wrong, next, nil
 }

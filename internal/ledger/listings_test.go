@@ -87,6 +87,7 @@ func TestAccountPages_HaveEachOnceByName(t *testing.T) {
 		newNamed(t, l, name)
 		want = append(want, name)
 	}
+
 	for _, limit := range []int{1, 7, 24, 25, 26} {
 		equal(t, namesOf(accountsOf(t, l, AccountFilter{}, limit, func() {})), want, fmt.Sprint("pages of ", limit))
 	}
@@ -102,6 +103,7 @@ func TestAccountPages_FindTheBeginningOfANameInAnyCase(t *testing.T) {
 	for _, name := range []string{"İnci Büfe", "IŞIK Market", "ince iş", "Zurna", "Ince", "ıspanak"} {
 		newNamed(t, l, name)
 	}
+
 	one := newNamed(t, l, "Inci")
 	for text, want := range map[string][]string{
 		"inc":                            {"Ince", "ince iş", "Inci", "İnci Büfe"},
@@ -131,6 +133,7 @@ func TestAccounts_NamedFindsTheOneThatIsMeant(t *testing.T) {
 	for text, want := range map[string]*delivery.Account{"KAHVE": upper, "kahve": lower, "çAY": other, upper.ID.String(): upper} {
 		equal(t, get(l.Accounts.Named(t.Context(), text))(t).ID, want.ID, text)
 	}
+
 	for _, text := range []string{"Kahve", "", "kah", "Çay bahçesi 2", delivery.NewAccountID().String()} {
 		wantCode(t, errOf(l.Accounts.Named(t.Context(), text)), delivery.CodeAccountNotFound)
 	}
@@ -144,6 +147,7 @@ func TestAccountPages_RefuseForeignCursors(t *testing.T) {
 	for _, cursor := range []string{"1", "!", "AAAA", "0.00", strings.Repeat("A", 4000)} {
 		wantCode(t, errOf2(l.Accounts.Page(t.Context(), AccountFilter{}, cursor, 10)), delivery.CodeValidationFailed)
 	}
+
 	wantCode(t, errOf2(l.Accounts.Page(t.Context(), AccountFilter{Text: id.String()}, member, 10)), delivery.CodeValidationFailed)
 	of := fmt.Sprintf("%x", id[:])
 	for _, cursor := range []string{"1", "1.", "1.00", "-1." + of, "+1." + of, "01." + of, "1." + of + "00", "1. " + of, "99999999999999999999." + of, member} {
@@ -169,6 +173,7 @@ func TestAccountNames_FollowEveryRename(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() { l.rename(t, b.ID, []string{"Dört", "Beş"}[i%2]) })
 	}
+
 	all.Wait()
 	stored := get(l.Accounts.Get(t.Context(), b.ID))(t)
 	equal(t, namesOf(allAccounts(t, l)), slices.Sorted(slices.Values([]string{"Bir", stored.Name})), "after renames at the same time")
@@ -182,6 +187,7 @@ func TestAccountNames_OutliveAnEndBetweenTheWrites(t *testing.T) {
 	for _, member := range []string{nameMember(never, "Hiç", 1), nameMember(a.ID, "Yarım", 2)} {
 		must(t, l.rdb.ZAdd(t.Context(), l.namesKey(), redis.Z{Member: member}).Err())
 	}
+
 	equal(t, namesOf(accountsOf(t, l, AccountFilter{}, 1, func() {})), []string{"Bir"}, "names")
 
 	must(t, l.rdb.ZAdd(t.Context(), l.namesKey(), redis.Z{Member: "damaged"}).Err())
@@ -208,12 +214,14 @@ func TestAccountPages_OfAState(t *testing.T) {
 			suspended = append(suspended, a.Name)
 		}
 	}
+
 	equal(t, namesOf(accountsOf(t, l, AccountFilter{State: AccountSuspended}, 2, func() {})), suspended, "suspended, the first ones first")
 	equal(t, namesOf(accountsOf(t, l, AccountFilter{State: AccountSuspended, Text: "vendor 4"}, 2, func() {})), []string{"Vendor 4"}, "one of them")
 	equal(t, get(l.Accounts.Counts(t.Context()))(t), AccountCounts{All: 9, Suspended: 5}, "counts")
 	for _, a := range allAccounts(t, l) {
 		suspend(a.ID, false)
 	}
+
 	equal(t, get(l.Accounts.Counts(t.Context()))(t), AccountCounts{All: 9}, "counts")
 	equal(t, len(accountsOf(t, l, AccountFilter{State: AccountSuspended}, 2, func() {})), 0, "suspended")
 }
@@ -233,6 +241,7 @@ func TestAccountPages_InExcessUntilItEnds(t *testing.T) {
 		equal(t, get(l.Accounts.Counts(t.Context()))(t).Excess, int64(len(ids)), "in excess")
 		return ids
 	}
+
 	for range excessMinutes {
 		equal(t, len(inExcess()), 0, "accounts in excess")
 		for range 5 {
@@ -242,6 +251,7 @@ func TestAccountPages_InExcessUntilItEnds(t *testing.T) {
 		must(t, l.Limits.Flush(t.Context(), now))
 		now = now.Add(time.Minute)
 	}
+
 	equal(t, inExcess(), []delivery.AccountID{id}, "accounts in excess")
 	now = now.Add(excessSpan * time.Minute) // the account is silent
 	equal(t, len(inExcess()), 0, "accounts in excess after it has ended")
@@ -259,6 +269,7 @@ func TestReceiverPages_WorstAndLongestFirst(t *testing.T) {
 		state   EndpointState
 		since   int64
 	}
+
 	var want []receiver
 	counts := map[EndpointState]int64{}
 	for i := range 40 {
@@ -269,6 +280,7 @@ func TestReceiverPages_WorstAndLongestFirst(t *testing.T) {
 		want = append(want, r)
 		counts[r.state]++
 	}
+
 	slices.SortFunc(want, func(a, b receiver) int {
 		if a.state != b.state {
 			return b.state.Severity() - a.state.Severity()
@@ -278,6 +290,7 @@ func TestReceiverPages_WorstAndLongestFirst(t *testing.T) {
 		}
 		return compareAccounts(a.account, b.account)
 	})
+
 	for _, limit := range []int{1, 3, 39, 40, 100} {
 		var got []receiver
 		for _, e := range receiversOf(t, l, "", limit) {
@@ -285,12 +298,14 @@ func TestReceiverPages_WorstAndLongestFirst(t *testing.T) {
 		}
 		equal(t, got, want, fmt.Sprint("pages of ", limit))
 	}
+
 	for _, state := range states {
 		for _, e := range receiversOf(t, l, state, 3) {
 			check(t, e.State == state, "among those that are %s: %+v", state, e)
 		}
 		equal(t, int64(len(receiversOf(t, l, state, 3))), counts[state], string(state))
 	}
+
 	equal(t, get(l.Webhooks.Counts(t.Context()))(t), counts, "counts")
 }
 
@@ -303,11 +318,13 @@ func TestReceivers_AreCountedWhileTheyHaveAURL(t *testing.T) {
 			equal(t, n, want[state], when+": "+string(state))
 		}
 	}
+
 	fail := func() {
 		s.owns(t, func(step *Step) {
 			step.Endpoint(s.account, &EndpointChange{State: EndpointUnreachable, StateSince: s.now().UnixMilli()})
 		})
 	}
+
 	counts(map[EndpointState]int64{EndpointHealthy: 1}, "registered")
 	fail()
 	counts(map[EndpointState]int64{EndpointUnreachable: 1}, "unreachable")
@@ -333,6 +350,7 @@ func TestListings_CostTheSameWhateverTheNumberOfAccounts(t *testing.T) {
 		// The figures have more digits, and with few accounts a partition may lack a page of receivers.
 		additionalBytes = 300
 	)
+
 	server, config := ownServer(t)
 	l := openTest(t, config)
 	counted := &countCommands{counts: map[string]int{}}
@@ -367,6 +385,7 @@ func TestListings_CostTheSameWhateverTheNumberOfAccounts(t *testing.T) {
 			return errOf(l.Orders.Find(ctx, delivery.NewAccountID(), "X-1"))
 		},
 	}
+
 	type cost struct{ commands, bytes int }
 	measure := func() map[string]cost {
 		costs := make(map[string]cost)
@@ -380,6 +399,7 @@ func TestListings_CostTheSameWhateverTheNumberOfAccounts(t *testing.T) {
 			bytes := serverFigure(t, server, "stats", "total_net_output_bytes") - bytesBefore
 			costs[name] = cost{commands: commands, bytes: bytes}
 		}
+
 		return costs
 	}
 
@@ -410,6 +430,7 @@ func newVendors(t testing.TB, l *Ledger, first, end int) {
 			}
 		})
 	}
+
 	all.Wait()
 }
 

@@ -15,6 +15,7 @@ func TestLogins_RememberABoundedNumber(t *testing.T) {
 		equal(t, l.Limits.LoginWait("ven_1", "192.0.2.1"), 0, "before the first refusal the wait")
 		return l.Limits.CountFailedLogin(t.Context(), "ven_1", "192.0.2.1")
 	})
+
 	wait := l.Limits.LoginWait("ven_1", "192.0.2.1")
 	check(t, wait > 0 && l.Limits.LoginWait("ven_1", "192.0.2.2") <= 0 && l.Limits.LoginWait("ven_2", "192.0.2.1") <= 0, "wait %s", wait)
 	now = now.Add(wait)
@@ -22,11 +23,13 @@ func TestLogins_RememberABoundedNumber(t *testing.T) {
 	for i := range 2*throttledKept + 1 {
 		remember(&l.logins.throttled, throttledKept, strconv.Itoa(i), now.Add(time.Minute))
 	}
+
 	check(t, len(l.logins.throttled) <= throttledKept, "%d are remembered", len(l.logins.throttled))
 	l.logins.secrets = map[delivery.AccountID]*knownSecrets{}
 	for len(l.logins.secrets) < secretsKept {
 		l.logins.secrets[delivery.NewAccountID()] = &knownSecrets{}
 	}
+
 	id := newAccount(t, l, plenty())
 	check(t, get(l.Limits.KnowsAccountSecret(t.Context(), id, testHash))(t), "a right secret is not known")
 	check(t, len(l.logins.secrets) <= secretsKept, "of %d accounts secrets are remembered", len(l.logins.secrets))

@@ -41,6 +41,7 @@ func passTimeOf(version uint64) {
 // the lost one names nothing else, and ClickHouse takes the later one for the truth.
 func TestVersions_AreNotGivenOutAgainAfterALoss(t *testing.T) {
 	t.Parallel()
+
 	writers := map[string]func(*testing.T, *env, delivery.OrderID){
 		"owner": func(t *testing.T, s *env, id delivery.OrderID) { s.advance(t, id, delivery.Assigned) },
 		"gateway": func(t *testing.T, s *env, id delivery.OrderID) {
@@ -52,6 +53,7 @@ func TestVersions_AreNotGivenOutAgainAfterALoss(t *testing.T) {
 		for keptBy, writeKept := range writers {
 			t.Run(lostBy+" then "+keptBy, func(t *testing.T) {
 				t.Parallel()
+
 				_, own := ownServer(t)
 				s := newEnv(t, own)
 				o := s.create(t, "X-1")
@@ -76,6 +78,7 @@ func TestVersions_AreNotGivenOutAgainAfterALoss(t *testing.T) {
 // An order that is lost may be created again on the same day, which is the same order id.
 func TestVersions_OfAnOrderThatIsCreatedAgainAreOthers(t *testing.T) {
 	t.Parallel()
+
 	_, own := ownServer(t)
 	s := newEnv(t, own)
 	before := s.save(t)
@@ -97,6 +100,7 @@ func TestVersions_OfAnOrderThatIsCreatedAgainAreOthers(t *testing.T) {
 // The script of a cancellation makes versions as package delivery does.
 func TestCancel_MakesTheNextVersion(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	for i := range 50 {
 		o := s.create(t, fmt.Sprint("X-", i))

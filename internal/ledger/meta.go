@@ -30,6 +30,7 @@ func (l *core) readMetaCopies(ctx context.Context, env byte) (copies []fixedMeta
 		for i, key := range keys {
 			reads[i] = pipe.HMGet(ctx, key, "partitions", "format", "id")
 		}
+
 		_, err := pipe.Exec(ctx)
 		found := make([]fixedMeta, len(keys))
 		for i, read := range reads {
@@ -37,8 +38,10 @@ func (l *core) readMetaCopies(ctx context.Context, env byte) (copies []fixedMeta
 				found[i] = fixedMeta{partitions: text(values[0]), format: text(values[1]), id: text(values[2])}
 			}
 		}
+
 		return found, err
 	})
+
 	return copies, answered
 }
 
@@ -47,12 +50,14 @@ func (l *core) metaCopy(ctx context.Context, env byte) (fixedMeta, bool) {
 	if !l.cluster {
 		return fixedMeta{}, false
 	}
+
 	copies, _ := l.readMetaCopies(ctx, env)
 	for _, meta := range copies {
 		if meta.partitions != "" && meta.format != "" && meta.id != "" {
 			return meta, true
 		}
 	}
+
 	return fixedMeta{}, false
 }
 
@@ -64,6 +69,7 @@ func (l *core) copyMeta(ctx context.Context, env byte, meta fixedMeta) {
 		if !answered[i] || found == meta {
 			continue
 		}
+
 		pipe := l.rdb.Pipeline()
 		pipe.HSetNX(ctx, keys[i], "partitions", meta.partitions)
 		pipe.HSetNX(ctx, keys[i], "format", meta.format)

@@ -45,9 +45,11 @@ func (l Monitor) Stats(ctx context.Context) (Stats, error) {
 			s.RefusedUpdates += refused.Val()
 			s.DeadLetters += dead.Val()
 			s.InFlight += timers.Val()
+
 			return map[string][]redis.XInfoGroup{events: ofEvents.Val(), updates: ofUpdates.Val()}
 		}
 	})
+
 	for i, streams := range groups {
 		for key, groups := range streams {
 			for _, g := range groups {
@@ -60,6 +62,7 @@ func (l Monitor) Stats(ctx context.Context) (Stats, error) {
 			}
 		}
 	}
+
 	return s, partly(errs)
 }
 
@@ -116,12 +119,15 @@ func (l Monitor) servers(ctx context.Context, sections ...string) ([]Server, err
 			silent.cause = failure(err)
 			return nil // the others are asked, too
 		}
+
 		all = append(all, parseServer(one.Options().Addr, info))
+
 		return nil
 	})
 	if err != nil {
 		return all, failed("asking the servers", err)
 	}
+
 	if silent.cause == nil {
 		return all, nil
 	}
@@ -130,6 +136,7 @@ func (l Monitor) servers(ctx context.Context, sections ...string) ([]Server, err
 	if len(all) > 0 {
 		silent.cause = fmt.Errorf("%w: %w", ErrIncomplete, silent.cause)
 	}
+
 	return all, &silent
 }
 
@@ -140,11 +147,13 @@ func parseServer(addr, info string) Server {
 			values[name] = value
 		}
 	}
+
 	broken := func(name string) bool { return values[name] != "" && values[name] != "ok" }
 	server := "redis"
 	if values["valkey_version"] != "" { // redis_version is then the release that it is compatible with
 		server = "valkey"
 	}
+
 	s := Server{
 		Addr: addr, Name: server, Version: values[server+"_version"],
 		MemoryUsed: number(values["used_memory"]), MemoryMax: number(values["maxmemory"]), MemoryPolicy: values["maxmemory_policy"],
@@ -153,6 +162,7 @@ func parseServer(addr, info string) Server {
 		AOFBroken:  broken("aof_last_write_status") || broken("aof_last_bgrewrite_status"),
 		AOFDelayed: number(values["aof_delayed_fsync"]),
 	}
+
 	for i := range number(values["connected_slaves"]) {
 		// ip=10.0.0.2,port=6379,state=online,offset=1234,lag=1
 		replica, _ := url.ParseQuery(strings.ReplaceAll(values[fmt.Sprint("slave", i)], ",", "&"))
@@ -161,6 +171,7 @@ func parseServer(addr, info string) Server {
 			s.ReplicaLag = max(s.ReplicaLag, number(values["master_repl_offset"])-number(replica.Get("offset")))
 		}
 	}
+
 	return s
 }
 
@@ -205,6 +216,7 @@ func (l *core) checkMemory(ctx context.Context, evictionAllowed bool) error {
 			l.log.Warn("a master cannot be asked for its maxmemory and maxmemory-policy", "master", addr, "error", err)
 			return nil
 		}
+
 		if err != nil {
 			return failed("asking for maxmemory and the maxmemory-policy", err)
 		}
@@ -216,6 +228,7 @@ func (l *core) checkMemory(ctx context.Context, evictionAllowed bool) error {
 			defer mu.Unlock()
 			refusals = append(refusals, found)
 		}
+
 		return nil
 	})
 
@@ -227,11 +240,13 @@ func (l *core) checkEviction(server *Server, allowed bool) error {
 	if !server.Evicts() {
 		return nil
 	}
+
 	if allowed {
 		l.log.Warn("REDIS MAY DELETE ORDERS when its memory is full: its maxmemory-policy evicts, which redis.allow_eviction permits",
 			"server", server.Addr, "maxmemory-policy", server.MemoryPolicy, "should be", keepsAll)
 		return nil
 	}
+
 	return fmt.Errorf("%w: %s has the maxmemory-policy %s and would delete orders when its memory is full; "+
 		"run \"redis-cli -u redis://%s config set maxmemory-policy %s\" and set it in the server's configuration, or set redis.allow_eviction: true",
 		ErrEvicts, server.Addr, server.MemoryPolicy, server.Addr, keepsAll)
@@ -242,10 +257,12 @@ func (l *core) checkLimit(server *Server) error {
 	if server.MemoryMax > 0 {
 		return nil
 	}
+
 	if l.env != delivery.Production {
 		l.log.Warn("Redis has no limit of memory (maxmemory): no alert warns before the system ends it", "server", server.Addr)
 		return nil
 	}
+
 	return fmt.Errorf("%w: %s would grow until the system ends it, instead of refusing orders at its maxmemory and making room; "+
 		"run \"redis-cli -u redis://%s config set maxmemory <bytes>\", with three quarters of what its machine or container has for it, "+
 		"and set it in the server's configuration", ErrNoLimit, server.Addr, server.Addr)
@@ -265,12 +282,14 @@ func (s Server) IsFixed() bool {
 	if _, err := fmt.Sscanf(s.Version, "%d.%d.%d", &v[0], &v[1], &v[2]); err != nil {
 		return false
 	}
+
 	var latest [3]int
 	for _, latest = range fixedReleases[s.Name] {
 		if slices.Equal(v[:2], latest[:2]) {
 			return v[2] >= latest[2]
 		}
 	}
+
 	return slices.Compare(v[:], latest[:]) > 0 // a line that began after the fix
 }
 
@@ -304,6 +323,7 @@ func (l *core) newestEntries(ctx context.Context, kind byte, limit int) ([]histo
 	if err := checkListed(limit); err != nil {
 		return nil, err
 	}
+
 	newest, errs := pipelinedEach(ctx, l.rdb, "reading history", l.partitions, func(pipe redis.Pipeliner, r partition) func() []redis.XMessage {
 		return pipe.XRevRangeN(ctx, r.key(kind), "+", "-", int64(limit)).Val
 	})
@@ -313,7 +333,9 @@ func (l *core) newestEntries(ctx context.Context, kind byte, limit int) ([]histo
 			entries = append(entries, historyEntry{l.partitions[i], m.ID, m.Values})
 		}
 	}
+
 	slices.SortStableFunc(entries, func(a, b historyEntry) int { return compareStreamIDs(b.id, a.id) })
+
 	return entries[:min(limit, len(entries))], partly(errs)
 }
 
@@ -335,11 +357,14 @@ func (l Monitor) RefusedUpdates(ctx context.Context, limit int) ([]RefusedUpdate
 	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
 		return nil, incomplete
 	}
+
 	refused := make([]RefusedUpdate, len(entries))
 	for i := range entries {
 		refused[i] = entries[i].refusedUpdate()
 	}
+
 	err := l.nameAccounts(ctx, refused)
+
 	return refused, cmp.Or(incomplete, err)
 }
 
@@ -349,9 +374,11 @@ func (t *historyEntry) refusedUpdate() RefusedUpdate {
 	if err == nil && len(status) == 0 {
 		err = errShortRecord
 	}
+
 	if err != nil {
 		return RefusedUpdate{At: t.at(), Reason: unreadableReason(err)}
 	}
+
 	return RefusedUpdate{At: t.at(), Update: *update, Status: delivery.Status(number(status)),
 		Reason: printable(text(t.values["reason"])), Late: t.values["late"] != nil}
 }
@@ -364,6 +391,7 @@ func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error 
 		}
 		return pipe.GetRange(ctx, r.order(u.Update.Order.Digest()), orderAccountAt, orderAccountAt+17).Val
 	})
+
 	for i, head := range heads {
 		var account delivery.AccountID
 		f := fields{rest: head}
@@ -372,6 +400,7 @@ func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error 
 			refused[i].Account = account
 		}
 	}
+
 	return partly(errs)
 }
 
@@ -425,6 +454,7 @@ func (l Monitor) LateReportsOf(ctx context.Context, orders []delivery.OrderID) (
 			partitions[p.number] = p
 		}
 	}
+
 	return l.lateReports(ctx, slices.Collect(maps.Values(partitions)), func(order delivery.OrderID) bool { return wanted[order] })
 }
 
@@ -447,6 +477,7 @@ func (l Monitor) lateReports(ctx context.Context, partitions []partition, isWant
 		if err != nil {
 			return nil, err
 		}
+
 		// Redis trims only what exceeds refusedKept, so with fewer nothing was dropped.
 		if kept < refusedKept {
 			continue
@@ -457,10 +488,12 @@ func (l Monitor) lateReports(ctx context.Context, partitions []partition, isWant
 		if err != nil {
 			return nil, failed("reading refused updates", err)
 		}
+
 		if len(oldest) > 0 {
 			found.keptSince[p.number] = timeOfEntry(oldest[0].ID)
 		}
 	}
+
 	return found, nil
 }
 
@@ -473,15 +506,18 @@ func (l Monitor) eachRefused(ctx context.Context, p partition, take func(*Refuse
 		if err != nil {
 			return kept, failed("reading refused updates", err)
 		}
+
 		for _, m := range messages {
 			entry := historyEntry{p, m.ID, m.Values}
 			update := entry.refusedUpdate()
 			take(&update)
 		}
+
 		kept += len(messages)
 		if len(messages) < atOnce {
 			return kept, nil
 		}
+
 		from = "(" + messages[len(messages)-1].ID
 	}
 }
@@ -509,6 +545,7 @@ func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, erro
 	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
 		return nil, incomplete
 	}
+
 	letters := make([]DeadLetter, len(entries))
 	pipe := l.rdb.Pipeline()
 	reads := make([]*redis.XMessageSliceCmd, len(entries))
@@ -521,28 +558,34 @@ func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, erro
 			reads[i] = pipe.XRange(ctx, stream, entry, entry)
 		}
 	}
+
 	_, _ = pipe.Exec(ctx) // each read carries its own error
 	for i, read := range reads {
 		if read == nil {
 			continue
 		}
+
 		// A damaged entry id is the server's to refuse, and no reason to hide the others.
 		if err := read.Err(); err != nil && errors.Is(failure(err), delivery.ErrUnavailable) {
 			return nil, failed("reading dead letters", err)
 		}
+
 		values := make(map[string]any)
 		for name, value := range entries[i].values {
 			if field, ok := strings.CutPrefix(name, fieldPrefix); ok {
 				values[field] = value
 			}
 		}
+
 		if found := read.Val(); len(found) == 1 {
 			values = found[0].Values
 		}
+
 		if len(values) > 0 {
 			letters[i].Fields = printableFields(entries[i].partition, values)
 		}
 	}
+
 	return letters, incomplete
 }
 
@@ -552,19 +595,23 @@ func printableFields(r partition, values map[string]any) map[string]string {
 	for field, value := range values {
 		shown[printable(field)] = printable(text(value))
 	}
+
 	var e Entry
 	if e.read(r, values) != nil {
 		return shown
 	}
+
 	var id delivery.OrderID
 	if e.Update != nil {
 		id = e.Update.Order
 	} else if len(e.Events) == 1 {
 		id = e.Events[0].Order
 	}
+
 	if !id.IsZero() {
 		shown["order"] = id.String()
 	}
+
 	return shown
 }
 
@@ -576,14 +623,17 @@ func printable(text string) string {
 	for end < len(text) && end > mostPrintable-utf8.UTFMax && !utf8.RuneStart(text[end]) {
 		end-- // no character is cut in two
 	}
+
 	shown := text[:end]
 	if !utf8.ValidString(shown) || strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		end = min(len(text), mostPrintable/2)
 		shown = fmt.Sprintf("0x%x", text[:end])
 	}
+
 	if end < len(text) {
 		shown += "…"
 	}
+
 	return shown
 }
 
@@ -622,6 +672,7 @@ func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, 
 			return nil, err
 		}
 	}
+
 	return all, incomplete
 }
 
@@ -637,10 +688,12 @@ func (c *codec) summary(all map[EndpointState]QueueStats) {
 		if c.writing {
 			continue
 		}
+
 		sum.Endpoints, sum.Events, sum.BreakersOpen = sum.Endpoints+int64(endpoints), sum.Events+int64(events), sum.BreakersOpen+int64(open)
 		if !oldest.IsZero() && (sum.Oldest.IsZero() || oldest.Before(sum.Oldest)) {
 			sum.Oldest = oldest
 		}
+
 		all[state] = sum
 	}
 }

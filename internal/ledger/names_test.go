@@ -40,10 +40,12 @@ func (l *Ledger) onlyNames(t *testing.T, what string, ids ...delivery.AccountID)
 		a := get(l.Accounts.Get(t.Context(), id))(t)
 		want[nameMember(id, a.Name, a.NameRevision)] = true
 	}
+
 	got := map[string]bool{}
 	for _, member := range l.storedNames(t) {
 		got[member] = true
 	}
+
 	equal(t, got, want, what)
 	equal(t, get(l.Accounts.Counts(t.Context()))(t).All, int64(len(ids)), what+": accounts")
 }
@@ -183,6 +185,7 @@ func TestAccountNames_AConflictLeavesNone(t *testing.T) {
 		mine.Name = fmt.Sprint("Mine ", tries)
 		return nil
 	}))(t)
+
 	l.onlyNames(t, "after conflicts", a.ID)
 	equal(t, namesOf(allAccounts(t, l)), []string{"Mine 3"}, "names")
 }
@@ -201,6 +204,7 @@ func TestAccountNames_AConflictBeforeARefusalLeavesNone(t *testing.T) {
 		mine.Name = "Mine"
 		return nil
 	}))
+
 	wantError(t, err, refusal)
 	l.onlyNames(t, "after a refusal", a.ID)
 }
@@ -218,6 +222,7 @@ func TestAccountNames_AConflictKeepsTheSameNameOfAnother(t *testing.T) {
 		mine.Name = "FOO"
 		return nil
 	}))(t)
+
 	equal(t, tries, 2, "tries")
 	l.onlyNames(t, "after both", a.ID)
 	equal(t, namesOf(allAccounts(t, l)), []string{"FOO"}, "names")
@@ -246,6 +251,7 @@ func FuzzNameMember(f *testing.F) {
 	for _, name := range []string{"Kahve", "", "a\x00b", "\xff", "İIıi\u0307", "ϴK"} {
 		f.Add(name, []byte("0123456789abcdef"), uint64(1))
 	}
+
 	f.Fuzz(func(t *testing.T, name string, idBytes []byte, revision uint64) {
 		var id delivery.AccountID
 		copy(id[:], idBytes)

@@ -14,6 +14,7 @@ import (
 // here it refuses one command after the other.
 func TestOpen_UnavailableAtAnyStepIsSaidToPass(t *testing.T) {
 	t.Parallel()
+
 	own, _ := ownServer(t)
 	for _, command := range []string{"info", "hsetnx", "hmget", "zadd"} {
 		get(own.Command(t.Context(), "ACL", "SETUSER", "starting", "reset", "on", "nopass", "~*", "+@all", "-"+command))(t)
@@ -36,10 +37,12 @@ func TestJoinCounted_NamesTheSameOnce(t *testing.T) {
 
 func TestCheck_NeedsNoRedis(t *testing.T) {
 	t.Parallel()
+
 	empty := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(empty, []byte("no certificate\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct {
 		config Config
 		want   string // "": right
@@ -66,6 +69,7 @@ func TestCheck_NeedsNoRedis(t *testing.T) {
 // What a program says of a URL that is wrong ends in a log.
 func TestOpen_NeverRepeatsThePassword(t *testing.T) {
 	t.Parallel()
+
 	for _, url := range []string{
 		"redis://gateway:hunter2/x@127.0.0.1:6379",
 		"redis://gateway:123/hunter2@127.0.0.1:6379",

@@ -34,6 +34,7 @@ func (c *Candidate) flags() byte {
 	if c.Covers {
 		b |= 1
 	}
+
 	if c.Suspended {
 		b |= 2
 	}
@@ -75,13 +76,16 @@ func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error)
 	if err != nil {
 		return Created{}, reply.quota, err
 	}
+
 	created, err := creationResult(&reply, r, c)
 	if reply.name == "duplicate" {
 		l.nameStore(ctx, err)
 	}
+
 	if err == nil && !created.Replayed {
 		l.activity.reached(delivery.Searching)
 	}
+
 	return created, reply.quota, err
 }
 
@@ -127,6 +131,7 @@ func creationResult(reply *countingReply, r partition, c *Creation) (Created, er
 			Message: "externalOrderId is already used, data.orderId names the order; it must be unique across all stores of the account, for ever",
 			OrderID: delivery.MakeOrderID(r.number, f.uint16(), c.order.ID.Digest())}
 	}
+
 	return Created{}, fmt.Errorf("script create_order answered %q", reply.name)
 }
 
@@ -141,6 +146,7 @@ func (l *core) prepareCreation(r partition, c *Creation) {
 		CreatedAt:  c.Now.UTC().Truncate(time.Millisecond),
 		Status:     delivery.Searching,
 	}
+
 	// The stored form has milliseconds; the first answer must be the replay's.
 	o.Version = delivery.FirstVersion(o.CreatedAt)
 	o.ReadyAt, o.OrderedAt = o.ReadyAt.Truncate(time.Millisecond), o.OrderedAt.Truncate(time.Millisecond)
@@ -162,12 +168,14 @@ func (l *core) prepareCreation(r partition, c *Creation) {
 			call.key(kindOrder, key[:])
 		}
 	}
+
 	call.value(appendOrderEvent(call.buf, o.ID, o.Version, delivery.StatusReached))
 	nonce := rand.Uint64()
 	flags := byte(0)
 	if keyIsExternal {
 		flags = flagKeyIsExternal
 	}
+
 	call.value(appendCreationHead(call.buf, flags, nonce, fingerprint, c.Candidates))
 	for i := range c.Candidates {
 		if c.Candidates[i].takesOrders() {
@@ -187,6 +195,7 @@ func appendCreationHead(b []byte, flags byte, nonce uint64, fingerprint [16]byte
 			b = append(b, candidates[i].Terms.ID[:]...)
 		}
 	}
+
 	return b
 }
 
@@ -203,6 +212,7 @@ func (l Orders) Replay(ctx context.Context, c *Creation, invalid error) (Created
 		quota, err := Limits(l).Consume(ctx, c.Account, EndpointOrders)
 		return Created{}, quota, cmp.Or(err, invalid)
 	}
+
 	r, key, fingerprint := l.partitionOf(c.Account), delivery.OrderDigest(c.Account, c.IdempotencyKey), c.fingerprint()
 	reply, err := l.count(ctx, "check_body", c.Account, EndpointOrders,
 		[]string{r.windows(EndpointOrders, c.Account), r.keyOf(kindIdempotency, key[:]), r.order(key)},
@@ -210,7 +220,9 @@ func (l Orders) Replay(ctx context.Context, c *Creation, invalid error) (Created
 	if err != nil || reply.name == "counted" {
 		return Created{}, reply.quota, cmp.Or(err, invalid)
 	}
+
 	created, err := creationResult(&reply, r, c)
+
 	return created, reply.quota, err
 }
 
@@ -226,6 +238,7 @@ func (l Orders) Poll(ctx context.Context, account delivery.AccountID, id deliver
 	if err != nil {
 		return nil, reply.quota, err
 	}
+
 	switch reply.name {
 	case "found":
 		if id.Partition() != r.number {
@@ -241,6 +254,7 @@ func (l Orders) Poll(ctx context.Context, account delivery.AccountID, id deliver
 	case "not_found":
 		return nil, reply.quota, orderNotFound()
 	}
+
 	return nil, reply.quota, fmt.Errorf("script poll_order answered %q", reply.name)
 }
 
@@ -260,18 +274,22 @@ func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id deliv
 		}
 		return nil, quota, err
 	}
+
 	change := delivery.Change{Status: delivery.Cancelled, At: now, Cancel: reason, Note: note}
 	reply, err := l.cancel(ctx, r, account, id, &change, rand.Uint64())
 	if err != nil {
 		return nil, reply.quota, err
 	}
+
 	if reply.name == "not_found" {
 		return nil, reply.quota, orderNotFound()
 	}
+
 	o, err := decodeOrder(reply.payload, r.number)
 	if err != nil {
 		return nil, reply.quota, err
 	}
+
 	if reply.name == "too_late" {
 		status := o.Status
 		if status.Cancellable() {
@@ -280,9 +298,11 @@ func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id deliv
 		return nil, reply.quota, &delivery.Error{Code: delivery.CodeOrderNotCancellable, Status: status,
 			Message: "the order is " + status.String() + "; only an order before pickup can be cancelled"}
 	}
+
 	if reply.name == "cancelled" {
 		l.activity.reached(delivery.Cancelled)
 	}
+
 	return o, reply.quota, nil
 }
 
@@ -301,6 +321,7 @@ func (l Orders) Get(ctx context.Context, id delivery.OrderID) (*delivery.Order, 
 	if err == nil && found[0] == nil {
 		err = orderNotFound()
 	}
+
 	if err != nil {
 		return nil, err
 	}
@@ -326,17 +347,20 @@ func (l Orders) GetReadable(ctx context.Context, ids []delivery.OrderID) (orders
 			keys[i] = p.order(id.Digest())
 		}
 	}
+
 	unreadable = make(map[delivery.OrderID]error)
 	orders, _, err = readRecords(ctx, l.rdb, "reading orders", keys, func(i int, record string) (*delivery.Order, error) {
 		o, err := decodeOrder(record, ids[i].Partition())
 		if err != nil {
 			unreadable[ids[i]] = fmt.Errorf("order %s: %w", ids[i], err)
 		}
+
 		if err != nil || o.ID != ids[i] {
 			return nil, nil
 		}
 		return o, nil
 	})
+
 	return orders, unreadable, err
 }
 
@@ -345,18 +369,22 @@ func (l Orders) Find(ctx context.Context, account delivery.AccountID, externalID
 	if externalID == "" {
 		return nil, nil
 	}
+
 	r := l.partitionOf(account)
 	record, err := l.rdb.Get(ctx, r.order(delivery.OrderDigest(account, externalID))).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, failed("looking for an order", err)
 	}
+
 	o, err := decodeOrder(record, r.number)
 	if err != nil {
 		return nil, fmt.Errorf("order %q of account %s: %w", externalID, account, err)
 	}
+
 	return o, nil
 }
 
@@ -372,6 +400,7 @@ func (l Orders) FindAmong(ctx context.Context, accounts []delivery.AccountID, ex
 	for i, account := range accounts {
 		keys[i] = l.partitionOf(account).order(delivery.OrderDigest(account, externalID))
 	}
+
 	found, unreadable, err := readRecords(ctx, l.rdb, "looking for orders", keys, func(i int, record string) (*delivery.Order, error) {
 		o, err := decodeOrder(record, l.partitionOf(accounts[i]).number)
 		if err != nil {
@@ -379,6 +408,7 @@ func (l Orders) FindAmong(ctx context.Context, accounts []delivery.AccountID, ex
 		}
 		return o, nil
 	})
+
 	return present(found), unreadable, err
 }
 
@@ -399,8 +429,10 @@ func (l Orders) Each(ctx context.Context, do func([]*delivery.Order) error) erro
 		if orders = present(orders); err == nil && len(orders) > 0 {
 			err = do(orders)
 		}
+
 		return err
 	})
+
 	return errors.Join(append(unreadable, err)...)
 }
 

@@ -79,6 +79,7 @@ func TestCancelOrder_BeforePickupOnly(t *testing.T) {
 			if c.reported != 0 {
 				s.report(t, o.ID, c.reported)
 			}
+
 			cancelled, quota, err := s.Orders.Cancel(t.Context(), s.account, o.ID, delivery.CustomerRequest, "vazgeçti", time.Now())
 			check(t, quota.Remaining == 99_999, "quota %+v", quota)
 			if c.code != "" {
@@ -86,6 +87,7 @@ func TestCancelOrder_BeforePickupOnly(t *testing.T) {
 				check(t, refusal.Status == c.shown, "shown %s, want %s", refusal.Status, c.shown)
 				return
 			}
+
 			must(t, err)
 			last := cancelled.Changes[len(cancelled.Changes)-1]
 			check(t, cancelled.Status == delivery.Cancelled && last.Status == delivery.Cancelled && last.Cancel == delivery.CustomerRequest && last.Note == "vazgeçti",
@@ -125,6 +127,7 @@ func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 		a.Limits.Cancel = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
 		return nil
 	}))(t)
+
 	for _, call := range []struct {
 		order *delivery.Order
 		nonce uint64
@@ -141,6 +144,7 @@ func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 			t.Errorf("nonce %d of %s: %s, %v", call.nonce, call.order.ID, name, err)
 		}
 	}
+
 	o := get(s.Orders.Get(t.Context(), first.ID))(t)
 	equal(t, len(o.Changes), 1, "changes")
 }
@@ -151,6 +155,7 @@ func TestJobs_AnUnreadableOrderIsLeftOut(t *testing.T) {
 	for _, o := range orders {
 		s.list(t, o.ID)
 	}
+
 	must(t, s.rdb.Set(t.Context(), s.partitionOf(s.account).order(orders[1].ID.Digest()), garbage, 0).Err())
 
 	jobs, _ := get2(s.Orders.Jobs(t.Context(), s.fleet.ID, delivery.Searching, "", 10))(t)
@@ -171,6 +176,7 @@ func TestJobs_PagesOverEverything(t *testing.T) {
 		created, _ := get2(s.Orders.Create(t.Context(), c))(t)
 		s.list(t, created.Order.ID)
 	}
+
 	for _, limit := range []int{1, 4, 5, 25, 100} {
 		seen := make(map[delivery.OrderID]bool)
 		for cursor := ""; ; {
@@ -183,8 +189,10 @@ func TestJobs_PagesOverEverything(t *testing.T) {
 				break
 			}
 		}
+
 		check(t, len(seen) == want, "limit %d: %d orders listed, want %d", limit, len(seen), want)
 	}
+
 	wantCode(t, errOf(s.Orders.Jobs(t.Context(), s.fleet.ID, delivery.Searching, "nonsense", 10)), delivery.CodeValidationFailed)
 }
 
@@ -220,6 +228,7 @@ func (s *env) wantReport(t *testing.T, u delivery.Update, code delivery.Code, ap
 	if errors.As(err, &refusal); code == "" && err != nil || code != "" && (refusal == nil || refusal.Code != code) {
 		t.Errorf("%+v: got %v, want %q", u, err, code)
 	}
+
 	check(t, s.updates(t, u.Order) == appended, "%+v: %d reports appended, want %d", u, s.updates(t, u.Order), appended)
 	return refusal
 }
@@ -245,12 +254,14 @@ func TestReport_OfAnEndedOrderTakesOneDelivery(t *testing.T) {
 				s.wantReport(t, failed, delivery.CodeOrderEnded, 1)
 				return
 			}
+
 			refusal := s.wantReport(t, later, delivery.CodeOrderEnded, 1)
 			check(t, refusal == nil || refusal.Status == end.Status, "%+v", refusal)
 			if end.Status == delivery.Failed {
 				s.wantReport(t, failed, "", 1)
 				failed.Failure = delivery.OtherFailure
 			}
+
 			s.wantReport(t, failed, delivery.CodeOrderEnded, 1)
 			s.wantReport(t, delivered, "", 2)
 			s.wantReport(t, delivered, "", 2)
@@ -328,6 +339,7 @@ func TestReport_BoundsWhatIsNoStepForward(t *testing.T) {
 			s.wantReport(t, u, "", 2+n)
 		}
 	}
+
 	s.advance(t, o.ID, delivery.Assigned) // which leaves the count as it is
 	swap.Courier.Name = "Another"
 	s.wantReport(t, swap, delivery.CodeTooManyReports, 1+maxSideReports)
@@ -335,6 +347,7 @@ func TestReport_BoundsWhatIsNoStepForward(t *testing.T) {
 	for status := delivery.PickingUp; status <= delivery.Delivered; status++ {
 		s.wantReport(t, delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: status}, "", maxSideReports+int64(status)-1)
 	}
+
 	entries := collectFrom(t, s.Ledger, []partition{s.partitions[o.ID.Partition()]}, RoleStatus, 1+maxSideReports+5)
 	check(t, entries[len(entries)-1].Update.Status == delivery.Delivered, "the last report is %+v", entries[len(entries)-1].Update)
 	stored := get(s.Orders.Get(t.Context(), o.ID))(t)
@@ -355,6 +368,7 @@ func TestReport_OnlyOneCourierIsConfirmed(t *testing.T) {
 		refusal := s.wantReport(t, u, delivery.CodeJobTaken, appended)
 		check(t, refusal == nil || refusal.Courier == by, "%+v, want %s", refusal, by)
 	}
+
 	s.wantReport(t, accept(o.ID, mehmet), "", 1)
 	wantTaken(accept(o.ID, ayse), "Mehmet Y.", 1) // before the worker has decided
 	s.wantReport(t, accept(o.ID, mehmet), "", 1)
@@ -396,10 +410,12 @@ func TestReport_ASwapForgetsWhereTheFormerCourierWas(t *testing.T) {
 		position := Position{o.ID, delivery.Location{Point: p, At: at}}
 		equal(t, get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{position}, at))(t), ignored, "ignored")
 	}
+
 	wantAt := func(want delivery.Point) {
 		t.Helper()
 		equal(t, get(s.Orders.Get(t.Context(), o.ID))(t).Location.Point, want, "the position")
 	}
+
 	there, elsewhere := delivery.Point{Latitude: 41.01, Longitude: 29.02}, delivery.Point{Latitude: 40.97, Longitude: 29.04}
 
 	corrected := mehmet
@@ -478,6 +494,7 @@ func TestOrders_AWebhookShowsWhatGETShows(t *testing.T) {
 		require(t, due, "the order is not due")
 		s.step(t, o.ID.Partition(), func(step *Step) { step.TimeOut(read, change) })
 	}
+
 	swap := func(t *testing.T, s *env, o *delivery.Order) {
 		s.reports(t, o, delivery.Update{Kind: delivery.KindSwap, Courier: ali, At: now})
 	}
@@ -509,10 +526,12 @@ func TestOrders_AWebhookShowsWhatGETShows(t *testing.T) {
 				}
 				s.reports(t, o, u)
 			}
+
 			if c.steps > 0 {
 				at := now.Add(-time.Second)
 				get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: at}}}, at))(t)
 			}
+
 			for _, end := range c.ends {
 				end(t, s, o)
 			}
@@ -560,6 +579,7 @@ func TestCreateOrder_StoresWhatItAnswers(t *testing.T) {
 	for _, at := range []*time.Time{&want.CreatedAt, &want.ReadyAt, &want.OrderedAt} {
 		*at = at.UTC()
 	}
+
 	check(t, reflect.DeepEqual(stored, &want), "stored\n%+v\nanswered\n%+v", stored, &want)
 	check(t, !created.Replayed && stored.Status == delivery.Searching && stored.Fleet == s.fleet.Terms(), "created %+v", stored)
 }
@@ -610,6 +630,7 @@ func TestCreateOrder_FindsItsFleetAmongMany(t *testing.T) {
 	for range 50 {
 		c.Candidates = append(c.Candidates, Candidate{Terms: delivery.FleetTerms{ID: delivery.NewFleetID(), Name: "another"}, Covers: true})
 	}
+
 	// The script must find the fleet by its whole id: not across two neighbouring ids, and not in a note that has the
 	// same bytes.
 	c.Draft.PackageNote = string(mine.Terms.ID[:])
@@ -709,6 +730,7 @@ func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
 	if ttl := life("X-1"); ttl > 0 {
 		t.Error("a record of its own was written for a key that equals the external id")
 	}
+
 	get2(s.Orders.Create(t.Context(), s.creation("X-2", "key")))(t)
 	if ttl := life("key"); ttl < 23*time.Hour || ttl > 24*time.Hour {
 		t.Errorf("the key's record is kept for %s", ttl)
@@ -725,6 +747,7 @@ func TestCreateOrder_RepeatedCallAnswersTheFirstResult(t *testing.T) {
 		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
 		require(t, reply.name == want, "call %d answered %s, want %s", i, reply.name, want)
 	}
+
 	equal(t, s.rdb.XLen(t.Context(), r.key(kindEvents)).Val(), 1, "events")
 	reply := get(s.count(t.Context(), "consume", s.account, EndpointCancel, []string{r.windows(EndpointOrders, s.account)}))(t)
 	check(t, reply.quota.Remaining == 100_000-2, "%d remain: repeated calls were counted", reply.quota.Remaining)
@@ -742,6 +765,7 @@ func TestCreateOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
 		require(t, reply.name == want, "answered %s, want %s", reply.name, want)
 	}
+
 	_, quota, err := s.Orders.Create(t.Context(), s.creation("X-2", ""))
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
 	check(t, quota.Remaining == 0 && quota.Limit == 1 && refusal.RetryAfter == time.Minute, "quota %+v, retry after %s", quota, refusal.RetryAfter)
@@ -769,6 +793,7 @@ func TestCreateOrder_ConcurrentSameKey(t *testing.T) {
 				if !c.sameBody {
 					creation = s.creation(fmt.Sprint("X-", i), c.key)
 				}
+
 				all.Go(func() {
 					got, _, err := s.Orders.Create(t.Context(), creation)
 					mu.Lock()
@@ -785,6 +810,7 @@ func TestCreateOrder_ConcurrentSameKey(t *testing.T) {
 					}
 				})
 			}
+
 			all.Wait()
 			check(t, created == c.created && replayed == c.replayed && refused == c.refused, "created %d, replayed %d, refused %d", created, replayed, refused)
 		})
@@ -801,15 +827,18 @@ func TestJobIDs_AsksEmptyPartitionsForTheirSizeOnly(t *testing.T) {
 		ids, next := get2(l.Orders.JobIDs(t.Context(), fleet, delivery.Searching, "", 100))(t)
 		check(t, len(ids) == 0 && next == "", "%d jobs, next %q", len(ids), next)
 	})
+
 	check(t, calls["zcard"] == 256 && calls["zrangebyscore"] == 0, "%v", calls)
 
 	for i, p := range []int{3, 70, 255} {
 		job := redis.Z{Score: float64(1000 + i), Member: "12345678901234567890"}
 		must(t, l.rdb.ZAdd(t.Context(), l.partitions[p].jobs(delivery.Searching, fleet), job).Err())
 	}
+
 	calls = commandsOf(t, l, func() {
 		ids, next := get2(l.Orders.JobIDs(t.Context(), fleet, delivery.Searching, "", 100))(t)
 		check(t, len(ids) == 3 && next == "", "%d jobs, next %q", len(ids), next)
 	})
+
 	check(t, calls["zcard"] == 256 && calls["zrangebyscore"] == 3, "%v", calls)
 }

@@ -82,6 +82,7 @@ func (l *core) due(ctx context.Context, kind byte, partitions []int, now time.Ti
 		}
 		calls = append(calls, read)
 	}
+
 	replies, err := l.runAll(withoutPauses(unconfirmed(ctx)), "list_due", calls)
 
 	members = make([][]string, len(partitions))
@@ -91,6 +92,7 @@ func (l *core) due(ctx context.Context, kind byte, partitions []int, now time.Ti
 		problem := readDue(reply, ofPage)
 		err = cmp.Or(err, problem)
 	}
+
 	return members, err
 }
 
@@ -102,6 +104,7 @@ func readDue(reply *redis.Cmd, members [][]string) error {
 		if len(placed) != 2 {
 			return unreadable("list_due")
 		}
+
 		place, _ := placed[0].(int64)
 		if place < 1 || int(place) > len(members) {
 			return unreadable("list_due")
@@ -112,6 +115,7 @@ func readDue(reply *redis.Cmd, members [][]string) error {
 			members[place-1] = append(members[place-1], text(member))
 		}
 	}
+
 	return nil
 }
 
@@ -151,6 +155,7 @@ func (l Ownership) Take(ctx context.Context, partition int, seen Stored, worker 
 	if err != nil {
 		return nil, failed("reading notes", err)
 	}
+
 	o.Notes = "0-0"
 	if len(notes) > 0 { // everything is read after this
 		o.Notes = notes[0].ID
@@ -165,12 +170,14 @@ func (l Ownership) Take(ctx context.Context, partition int, seen Stored, worker 
 	if err != nil {
 		return nil, failed("reading a stream", err)
 	}
+
 	o.CatchUp = stream.LastGeneratedID
 
 	o.Token, o.From, o.ReadFrom = step.Token, step.Token.Events, o.Read.Events
 	if streamIDLess(o.Token.Webhooks, o.From) {
 		o.From, o.ReadFrom = o.Token.Webhooks, o.Read.Webhooks
 	}
+
 	return o, nil
 }
 
@@ -208,11 +215,13 @@ func (l *core) takeGroup(ctx context.Context, step *Step, role Role, kind byte, 
 	if _, err := pipe.Exec(ctx); err != nil {
 		return failed("reading a group", err)
 	}
+
 	added := before.Val().EntriesAdded
 	group, _ := groupOf(groups.Val(), role)
 	if *id == "" || streamIDLess(*id, group.LastDeliveredID) {
 		*id = group.LastDeliveredID
 	}
+
 	*read = -1
 	switch {
 	case added != after.Val().EntriesAdded: // the counts are not one moment's
@@ -227,9 +236,12 @@ func (l *core) takeGroup(ctx context.Context, step *Step, role Role, kind byte, 
 		if err != nil {
 			return err
 		}
+
 		*read = added - group.Lag + ahead - behind
 	}
+
 	step.position(role, kind, *id, *read)
+
 	return nil
 }
 
@@ -274,10 +286,12 @@ func (l Ownership) Read(ctx context.Context, owned []*Owned, count int, block ti
 			keys, ids = append(keys, r.key(kindUpdates)), append(ids, o.Token.Updates)
 		}
 	}
+
 	found, err := l.readers.XRead(ctx, &redis.XReadArgs{Streams: append(keys, ids...), Count: int64(count), Block: block}).Result()
 	if err != nil {
 		return nil, readFailure(err)
 	}
+
 	var inboxes []*Inbox
 	slices.SortFunc(found, func(a, b redis.XStream) int { return cmp.Compare(a.Stream, b.Stream) }) // events before updates
 	for _, stream := range found {
@@ -288,6 +302,7 @@ func (l Ownership) Read(ctx context.Context, owned []*Owned, count int, block ti
 		}
 		in.take(l.partitions[in.Partition], stream.Stream[last], stream.Messages, count)
 	}
+
 	return inboxes, nil
 }
 
@@ -302,6 +317,7 @@ func (in *Inbox) take(r partition, kind byte, messages []redis.XMessage, count i
 	default:
 		in.Note = last
 	}
+
 	for _, m := range messages {
 		e := Entry{Partition: r.number, ID: m.ID}
 		if account := text(m.Values["w"]); kind == kindNotes {
@@ -310,20 +326,26 @@ func (in *Inbox) take(r partition, kind byte, messages []redis.XMessage, count i
 			}
 			continue
 		}
+
 		if err := e.read(r, m.Values); err != nil {
 			if kind == kindEvents && !streamIDLess(in.decided, m.ID) {
 				continue
 			}
+
 			bad := Unreadable{m.ID, unreadableReason(err), kind, nil}
 			for name, value := range m.Values {
 				bad.values = append(bad.values, fieldPrefix+name, value)
 			}
+
 			in.Unreadable = append(in.Unreadable, bad)
+
 			continue
 		}
+
 		if kind == kindEvents {
 			in.Published = append(in.Published, e)
 		}
+
 		if kind == kindUpdates || streamIDLess(in.decided, m.ID) {
 			in.Entries = append(in.Entries, e)
 		}
@@ -366,22 +388,27 @@ func (l Ownership) ReadOrders(ctx context.Context, wanted []*Wanted) error {
 		for _, id := range w.New {
 			heads = append(heads, pipe.GetRange(ctx, r.order(id.Digest()), 0, orderHead-1))
 		}
+
 		keys := make([]string, len(w.Reported))
 		for i, id := range w.Reported {
 			keys[i] = r.order(id.Digest())
 		}
+
 		var records *redis.SliceCmd
 		if len(keys) > 0 {
 			records = pipe.MGet(ctx, keys...)
 		}
+
 		events := make([]func() (*Delivery, string), len(w.Events))
 		for i := range w.Events {
 			events[i] = reader.read(pipe, r, w.Events[i].key())
 		}
+
 		endpoints := make([]func() *Facts, len(w.Endpoints))
 		for i, account := range w.Endpoints {
 			endpoints[i] = l.readFacts(ctx, pipe, r, account)
 		}
+
 		var updates *redis.XMessageSliceCmd
 		if w.After != "" { // behind the orders: what is reported later shows in the record
 			updates = pipe.XRangeN(ctx, r.key(kindUpdates), "("+w.After, "+", mostListed)
@@ -400,21 +427,26 @@ func (l Ownership) ReadOrders(ctx context.Context, wanted []*Wanted) error {
 			for i, head := range heads {
 				w.News[i] = decodeNew(w.New[i], head.Val())
 			}
+
 			for i, event := range events {
 				w.Deliveries[i], _ = event()
 			}
+
 			w.Facts = make([]*Facts, len(endpoints))
 			for i, facts := range endpoints {
 				w.Facts[i] = facts()
 			}
+
 			for i, id := range w.Reported {
 				if record := text(records.Val()[i]); record != "" {
 					w.decodeReported(i, id, record)
 				}
 			}
+
 			return w
 		}
 	})
+
 	return err
 }
 
@@ -436,6 +468,7 @@ func undecided(updates []redis.XMessage) map[delivery.OrderID]bool {
 	if len(updates) == mostListed {
 		return nil
 	}
+
 	orders := make(map[delivery.OrderID]bool, len(updates))
 	for _, m := range updates {
 		u, err := decodeUpdate(text(m.Values["u"]))
@@ -444,6 +477,7 @@ func undecided(updates []redis.XMessage) map[delivery.OrderID]bool {
 		}
 		orders[u.Order] = true
 	}
+
 	return orders
 }
 
@@ -453,6 +487,7 @@ func decodeNew(id delivery.OrderID, head string) *NewOrder {
 	if status := delivery.Status(f.byte()); status != delivery.Searching {
 		return nil
 	}
+
 	f.take(2)
 	o := &NewOrder{ID: id, version: f.uint64()}
 	f.take(orderCreatedAt - orderVersionAt - 8)
@@ -462,5 +497,6 @@ func decodeNew(id delivery.OrderID, head string) *NewOrder {
 	if f.err != nil {
 		return nil
 	}
+
 	return o
 }

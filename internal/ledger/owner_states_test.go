@@ -134,6 +134,7 @@ func (o ownership) edges() (all []edge) {
 			if call.next.sequence > modelWrites {
 				continue
 			}
+
 			counted := o
 			if what == "release" {
 				counted.releases++
@@ -144,10 +145,12 @@ func (o ownership) edges() (all []edge) {
 			if reply == "done" && what != "release" {
 				answered = after.knows(w, owns, call.next)
 			}
+
 			all = append(all,
 				edge{name + " " + what, answered, call, reply},
 				edge{name + " " + what + ", and its answer is lost", after.knows(w, idle, modelToken{}), call, reply},
 			)
+
 			if !o.hasLate {
 				waits := counted.knows(w, idle, modelToken{})
 				waits.late, waits.hasLate = call, true
@@ -155,11 +158,13 @@ func (o ownership) edges() (all []edge) {
 			}
 		}
 	}
+
 	if o.hasLate {
 		after, reply := o.apply(o.late)
 		after.late, after.hasLate = compareAndReplace{}, false
 		all = append(all, edge{"the late call arrives", after, o.late, reply})
 	}
+
 	return all
 }
 
@@ -174,6 +179,7 @@ func (o ownership) check() string {
 			return "a worker has written what Redis does not hold"
 		}
 	}
+
 	if owners > 1 {
 		return "two workers may write"
 	}
@@ -185,6 +191,7 @@ func (o ownership) check() string {
 	if reply != "done" {
 		return "nobody can take the partition over: " + reply
 	}
+
 	return ""
 }
 
@@ -199,16 +206,19 @@ func TestOwnership_HasOneOwnerInEveryState(t *testing.T) {
 		if wrong := state.check(); wrong != "" {
 			t.Fatalf("%s: %+v", wrong, state)
 		}
+
 		for _, e := range state.edges() {
 			if e.reply == "done" && !e.after.stored.isLaterThan(state.stored) {
 				t.Fatalf("%s: a token comes back: %+v to %+v", e.name, state.stored, e.after.stored)
 			}
+
 			if e.reply != "" {
 				if calls[e.call] == nil {
 					calls[e.call] = make(map[modelToken]string)
 				}
 				calls[e.call][state.stored] = e.reply
 			}
+
 			if !visited[e.after] {
 				visited[e.after] = true
 				queue = append(queue, e.after)
@@ -226,6 +236,7 @@ func TestOwnership_HasOneOwnerInEveryState(t *testing.T) {
 			}
 		}
 	}
+
 	t.Logf("%d states, %d calls", len(visited), made)
 	check(t, len(visited) > 1000 && made > 100, "%d states and %d calls were tried", len(visited), made)
 }
@@ -247,6 +258,7 @@ func compareWithRedis(t *testing.T, l *Ledger, script string, stored modelToken,
 	if script == advance {
 		step.command("INCR", written)
 	}
+
 	calls, _ := l.Ownership.advances([]*Step{step})
 	replies, _ := l.runAll(t.Context(), advance, calls)
 	values, err := replies[0].Slice()
@@ -259,6 +271,7 @@ func compareWithRedis(t *testing.T, l *Ledger, script string, stored modelToken,
 			wantWrites = 1
 		}
 	}
+
 	after := Stored(l.rdb.Get(t.Context(), owner).Val())
 	writes := number(l.rdb.Get(t.Context(), written).Val())
 	if text(values[0]) != want || after != expected.Stored() || writes != wantWrites {

@@ -47,11 +47,13 @@ func (m *missingParts) add(err error) {
 	if err == nil {
 		return
 	}
+
 	err = failure(err)
 	if !errors.Is(err, delivery.ErrUnavailable) {
 		m.defect = cmp.Or(m.defect, err)
 		return
 	}
+
 	m.failed++
 	m.first = cmp.Or(m.first, err)
 }

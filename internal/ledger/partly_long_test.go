@@ -22,6 +22,7 @@ func TestCluster_OneMasterGoneHidesNothingOfTheOthers(t *testing.T) {
 	for _, node := range cluster.Nodes {
 		get(node.Command(t.Context(), "CONFIG", "SET", "cluster-require-full-coverage", "no"))(t)
 	}
+
 	fleet := newFleet(t, l)
 	byMaster := map[string]*env{}
 	for len(byMaster) < 3 {
@@ -29,6 +30,7 @@ func TestCluster_OneMasterGoneHidesNothingOfTheOthers(t *testing.T) {
 		newStore(t, l, s.account, fleet)
 		byMaster[l.serverOf(t.Context(), l.partitionOf(s.account))] = s
 	}
+
 	global := get(l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), l.global.prefix))(t).Options().Addr
 
 	exported := newHandled(l)
@@ -49,6 +51,7 @@ func TestCluster_OneMasterGoneHidesNothingOfTheOthers(t *testing.T) {
 			dead = node
 		}
 	}
+
 	dead.Kill()
 	jobsOf := func() map[delivery.OrderID]bool {
 		t.Helper()
@@ -60,11 +63,13 @@ func TestCluster_OneMasterGoneHidesNothingOfTheOthers(t *testing.T) {
 		}
 		return found
 	}
+
 	for range 2 { // at once, and after the cluster has noticed
 		found := jobsOf()
 		for addr, id := range first {
 			check(t, found[id] == (addr != dead.Addr), "the job at %s is listed: %t", addr, found[id])
 		}
+
 		page, err := l.Stores.PageOfFleet(t.Context(), fleet.ID, 0, "", 100)
 		wantIncomplete(t, "stores", err)
 		check(t, page.Len() > 0, "no store of those that answer is listed")
@@ -88,6 +93,7 @@ func TestCluster_OneMasterGoneHidesNothingOfTheOthers(t *testing.T) {
 		o := s.create(t, "X-2")
 		exported.await(t, "of a master that answers", o.ID)
 	}
+
 	must(t, dead.Start(t.Context()))
 	must(t, cluster.AwaitWhole(t.Context()))
 	s := byMaster[dead.Addr]
@@ -99,6 +105,7 @@ func TestCluster_OneMasterGoneHidesNothingOfTheOthers(t *testing.T) {
 		}
 		return err == nil
 	})
+
 	exported.await(t, "of the master that is back", back)
 	get2(l.Orders.Jobs(t.Context(), fleet.ID, delivery.Searching, "", 100))(t)
 }

@@ -34,6 +34,7 @@ func withAway(t *testing.T) (*Ledger, *away) {
 	hook := new(away)
 	l.rdb.AddHook(hook)
 	l.readers.AddHook(hook)
+
 	return l, hook
 }
 
@@ -82,9 +83,11 @@ func (a *away) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 			}
 			sent = append(sent, cmd)
 		}
+
 		if len(sent) > 0 {
 			err = errors.Join(err, next(ctx, sent))
 		}
+
 		return err
 	}
 }
@@ -103,6 +106,7 @@ func inEachPartition(t *testing.T, l *Ledger) []*env {
 			vendors[p] = &env{Ledger: l, account: a.ID, fleet: fleet}
 		}
 	}
+
 	return vendors
 }
 
@@ -122,6 +126,7 @@ func TestPipelinedEach_ReturnsAnErrorForEachItem(t *testing.T) {
 	for i, p := range l.partitions {
 		must(t, l.rdb.Set(t.Context(), p.key(kindSummary), fmt.Sprint("value ", i), 0).Err())
 	}
+
 	must(t, l.rdb.HSet(t.Context(), l.partitions[3].key(kindMinutes), "a", "b").Err())
 	hook.of(l.partitions[1])
 
@@ -134,6 +139,7 @@ func TestPipelinedEach_ReturnsAnErrorForEachItem(t *testing.T) {
 			return func() string { return first.Val() + second.Val() }
 		})
 	}
+
 	values, errs := read(l.partitions[0].key(kindSummary), l.partitions[1].key(kindSummary), "", l.partitions[2].key(kindNotes),
 		l.partitions[3].key(kindMinutes), l.partitions[3].key(kindSummary))
 	equal(t, values, []string{"value 0value 0", "", "", "", "", "value 3value 3"}, "values")
@@ -160,6 +166,7 @@ func TestJobs_OfThePartitionsThatAnswer(t *testing.T) {
 			want = append(want, o.ID)
 		}
 	}
+
 	fleet := vendors[0].fleet.ID
 	hook.of(l.partitions[1])
 
@@ -172,14 +179,18 @@ func TestJobs_OfThePartitionsThatAnswer(t *testing.T) {
 				wantIncomplete(t, fmt.Sprint("pages of ", limit), err)
 				incomplete++
 			}
+
 			for _, o := range jobs {
 				got = append(got, o.ID)
 			}
+
 			if next == "" {
 				break
 			}
+
 			cursor = next
 		}
+
 		equal(t, got, want, fmt.Sprint("jobs in pages of ", limit))
 		check(t, incomplete > 0, "no page of %d says that jobs are missing", limit)
 	}
@@ -204,6 +215,7 @@ func TestJobs_ThatGoAwayBeforeTheyAreRead(t *testing.T) {
 	for _, s := range vendors {
 		s.list(t, s.create(t, "X-1").ID)
 	}
+
 	ids, _ := get2(l.Orders.JobIDs(t.Context(), vendors[0].fleet.ID, delivery.Searching, "", 100))(t)
 	hook.of(l.partitions[3])
 	orders, err := l.Orders.ReadJobs(t.Context(), ids, delivery.Searching)
@@ -262,6 +274,7 @@ func TestOperatorsLists_OfThePartitionsThatAnswer(t *testing.T) {
 		s.register(t)
 		get(l.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error { a.Suspended = true; return nil }))(t)
 	}
+
 	lost := vendors[1]
 	hook.of(l.partitions[1])
 
@@ -327,6 +340,7 @@ func TestMonitor_CountsThePartitionsThatAnswer(t *testing.T) {
 		must(t, l.makeGroups(t.Context(), l.partitions[i].key(kindEvents)))
 		s.tick(t)
 	}
+
 	first := get(l.rdb.XRangeN(t.Context(), l.partitions[0].key(kindEvents), "-", "+", 1).Result())(t)[0].ID
 	whole := get(l.Streams.Lag(t.Context(), RoleExport))(t)
 	check(t, whole.Entries >= 4 && whole.Oldest.Equal(timeOfEntry(first)), "lag %+v", whole)
@@ -357,6 +371,7 @@ func TestMonitor_CountsThePartitionsThatAnswer(t *testing.T) {
 // nothing is handed out twice without a reason.
 func TestFeed_GoesOnForTheStreamsThatAnswer(t *testing.T) {
 	t.Parallel()
+
 	l, hook := withAway(t)
 	vendors := inEachPartition(t, l)
 	l.cluster = true // each partition stands for a server
@@ -374,6 +389,7 @@ func TestFeed_GoesOnForTheStreamsThatAnswer(t *testing.T) {
 		}
 		return all
 	}
+
 	first := create("X-1")
 	c.await(t, "of those that answer from the start", first[0], first[2], first[3])
 
@@ -395,6 +411,7 @@ func TestFeed_GoesOnForTheStreamsThatAnswer(t *testing.T) {
 		read, err := l.Monitor.Stats(t.Context())
 		return err == nil && read.Pending[RoleExport] == 0 && read.Unread[RoleExport] == 0
 	})
+
 	for id, n := range c.counts() {
 		check(t, n == 1, "order %s was handled %d times", id, n)
 	}
@@ -425,11 +442,13 @@ func (h *handled) handle(ctx context.Context, batch []Entry) error {
 		h.failures.Add(1)
 		return h.failed
 	}
+
 	for _, e := range batch {
 		for _, event := range e.Events {
 			h.orders[event.Order]++
 		}
 	}
+
 	return h.ledger.Streams.Ack(ctx, RoleExport, batch...)
 }
 
@@ -463,6 +482,7 @@ func TestFeed_AsksAServerThatIsAwayOnce(t *testing.T) {
 		check(t, s.isUnsettled, "what a lost reply has brought would not be looked for")
 		s.awayUntil = time.Time{}
 	}
+
 	must(t, reader.turn(t.Context()))
 	check(t, hook.trips.Load()-before <= 1, "a server that is away was asked %d times in one turn", hook.trips.Load()-before)
 }
@@ -494,6 +514,7 @@ func TestKnowsAccountSecret_OfThePartitionsThatAnswer(t *testing.T) {
 	for l.partitionOf(stranger).number == 1 {
 		stranger = delivery.NewAccountID()
 	}
+
 	check(t, !get(l.Limits.KnowsAccountSecret(t.Context(), stranger, testHash))(t), "a stranger is known")
 	exists := get(l.knowsAccount(t.Context(), vendors[1].account))(t)
 	check(t, exists, "an account that was known is forgotten")
@@ -522,6 +543,7 @@ func TestFleetPermits_ComeFromAnotherServerWhileTheirsIsAway(t *testing.T) {
 		}
 		return admitted
 	}
+
 	admitted := admittedBy(l)
 	burst := fleetBurst * fleet.RequestsPerSecond
 	check(t, admitted >= burst && admitted < 3*burst, "%d requests were admitted, want the burst of %d", admitted, burst)
@@ -547,6 +569,7 @@ func (l *core) fleetPermitsError(t *testing.T, f *delivery.Fleet) error {
 // However far apart reads are, a group that has vanished is made again before the next one.
 func TestFeed_MakesMissingGroupsAgainWhereReadsAreSpaced(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	c := newHandled(s.Ledger)
 	runFeed(t, s.Ledger, Feed{Role: RoleExport, Consumer: "c", Every: 2 * minPause, Handle: c.handle})

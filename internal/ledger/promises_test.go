@@ -82,10 +82,13 @@ func scriptFigure(t *testing.T, file, name string) int {
 		if !isAssignment || place < 0 {
 			continue
 		}
+
 		value, err := strconv.Atoi(strings.Split(values, ", ")[place])
 		must(t, err)
 		return value
 	}
+
 	t.Fatalf("%s.lua has no constant %s", file, name)
+
 	return 0
 }

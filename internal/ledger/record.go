@@ -72,7 +72,9 @@ func (f *fields) uvarint() uint64 {
 			return v
 		}
 	}
+
 	f.err = errShortRecord
+
 	return 0
 }
 
@@ -124,9 +126,11 @@ func decode(what, record string, format func(*codec)) error {
 	} else {
 		format(&c)
 	}
+
 	if c.err != nil {
 		return fmt.Errorf("%s: %w", what, c.err)
 	}
+
 	return nil
 }
 
@@ -176,6 +180,7 @@ func (c *codec) write(part any) {
 	case *delivery.Location:
 		b = appendLocation(b, *v)
 	}
+
 	c.out = b
 }
 
@@ -267,6 +272,7 @@ func appendOrderRecord(b []byte, o *delivery.Order, terms *delivery.FleetTerms, 
 	document := len(c.out)
 	c.document(&o.OrderDraft)
 	binary.BigEndian.PutUint32(c.out[begin+orderLengthAt:], uint32(len(c.out)-document))
+
 	return c.out
 }
 
@@ -360,6 +366,7 @@ func (c *codec) shrunk(o *delivery.Order) {
 		c.courierAfter(last.Courier, &change.Courier)
 		last = *change
 	}
+
 	c.courierAfter(last.Courier, &o.Courier)
 
 	if len(o.Changes) > 0 { // only an end has these
@@ -372,6 +379,7 @@ func (c *codec) shrunk(o *delivery.Order) {
 	if c.writing {
 		hasErasure = !o.ErasedAt.IsZero()
 	}
+
 	if hasErasure {
 		c.all(&o.ErasedAt)
 	}
@@ -392,6 +400,7 @@ func (c *codec) timeFrom(other time.Time, at *time.Time) {
 	if ms := at.UnixMilli() - other.UnixMilli(); !at.IsZero() {
 		distance = int(ms<<1^ms>>63) + 1
 	}
+
 	c.all(&distance)
 	if !c.writing && distance > 0 {
 		n := int64(distance - 1)
@@ -414,6 +423,7 @@ func decodeOrder(record string, partition int) (*delivery.Order, error) {
 	if len(record) < orderHead || record[0] != recordFormat && record[0] != shrunkFormat {
 		return nil, fmt.Errorf("order record of %d bytes: %w", len(record), errShortRecord)
 	}
+
 	o := &delivery.Order{Status: delivery.Status(record[1]), Reported: delivery.Status(record[2])}
 	c := codec{fields: fields{rest: record[4:]}}
 	o.Version = c.uint64()
@@ -434,6 +444,7 @@ func decodeOrder(record string, partition int) (*delivery.Order, error) {
 		}
 		return o, nil
 	}
+
 	reported := c.location()
 	length := int(c.uint32())
 	c.terms(&o.Fleet)
@@ -442,6 +453,7 @@ func decodeOrder(record string, partition int) (*delivery.Order, error) {
 	if document.err != nil {
 		return nil, fmt.Errorf("order record, document: %w", document.err)
 	}
+
 	o.ID = delivery.MakeOrderID(partition, day, delivery.OrderDigest(o.Account, o.ExternalOrderID))
 	if err := c.history(o); err != nil {
 		return o, err
@@ -449,6 +461,7 @@ func decodeOrder(record string, partition int) (*delivery.Order, error) {
 
 	o.Locate(reported)
 	o.CompleteCancellation()
+
 	return o, nil
 }
 
@@ -459,6 +472,7 @@ func (c *codec) history(o *delivery.Order) error {
 	if c.rest != "" {
 		o.Changes = make([]delivery.Change, 0, usualChanges)
 	}
+
 	for c.rest != "" && c.err == nil {
 		kind := c.byte()
 		entries++
@@ -474,13 +488,16 @@ func (c *codec) history(o *delivery.Order) error {
 		case entryErased:
 			entry.all(new(delivery.Courier), &o.ErasedAt)
 		}
+
 		if entry.err != nil {
 			return fmt.Errorf("order %s, entry %d: %w", o.ID, entries, entry.err)
 		}
 	}
+
 	if c.err != nil {
 		return fmt.Errorf("order %s, history: %w", o.ID, c.err)
 	}
+
 	return nil
 }
 
@@ -492,6 +509,7 @@ func appendOrderEvent(b []byte, id delivery.OrderID, version uint64, kind delive
 	b = append(b, digest[:]...)
 	b = binary.BigEndian.AppendUint16(b, id.Day())
 	b = binary.BigEndian.AppendUint64(b, version)
+
 	return append(b, byte(kind))
 }
 

@@ -24,6 +24,7 @@ func TestUpdate_SurvivesItsEncoding(t *testing.T) {
 		if rapid.Bool().Draw(t, "located") {
 			u.Location = delivery.Location{Point: taksim, At: at}
 		}
+
 		got, err := decodeUpdate(string(encodeUpdate(u)))
 		require(t, err == nil && reflect.DeepEqual(got, u), "got %+v, %v, want %+v", got, err, u)
 	})
@@ -86,12 +87,14 @@ func FuzzParseJobCursor(f *testing.F) {
 	for _, seed := range []string{"", "3.1700000000000.00ff", "-1.0.00", "1.2", "1.2.zz", "99999999999999999999.0.", "+1.-5.AB", "1.2.3.4"} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := parseJobCursor(text)
 		if err != nil {
 			check(t, delivery.CodeOf(err) == delivery.CodeValidationFailed, "%q: %v", text, err)
 			return
 		}
+
 		if again, err := parseJobCursor(c.String()); text != "" && (err != nil || again != c) || c.partition < 0 {
 			t.Errorf("%q is %+v, then %+v, %v", text, c, again, err)
 		}
@@ -117,21 +120,26 @@ func FuzzRecords(f *testing.F) {
 			again, err := decodeUpdate(string(encodeUpdate(u)))
 			sameRecord(t, u, again, err)
 		}
+
 		if s, err := decodeStore(record); err == nil && !isNaN(s.Point) {
 			again, err := decodeStore(string(encodeStore(s)))
 			sameRecord(t, s, again, err)
 		}
+
 		if n, err := decodeNotice(record); err == nil {
 			again, err := decodeNotice(string(encodeNotice(n)))
 			sameRecord(t, n, again, err)
 		}
+
 		if c, err := parseCountingReply(record); err == nil && !strings.HasPrefix(record, c.name) {
 			t.Errorf("%q is %+v", record, c)
 		}
+
 		if f, err := decodeFleet(record); err == nil {
 			again, err := decodeFleet(string(encodeFleet(f)))
 			sameRecord(t, f.Name, again.Name, err)
 		}
+
 		var f delivery.Fleet
 		if err := decodeControls(&f, record); err == nil {
 			var again delivery.Fleet
@@ -140,6 +148,7 @@ func FuzzRecords(f *testing.F) {
 		} else if !f.Disabled {
 			t.Error("a fleet whose controls cannot be read is not disabled")
 		}
+
 		if s, err := decodeSecrets(record); err == nil {
 			again, err := decodeSecrets(string(encodeSecrets(&s)))
 			sameRecord(t, s, again, err)

@@ -58,6 +58,7 @@ func (r *refusedRequests) keep(key refusedRequest, err error, quota Quota, asked
 	if !refused {
 		return
 	}
+
 	held := refusalHeld
 	switch refusal.Code {
 	case delivery.CodeAccountSuspended:
@@ -88,6 +89,7 @@ func (r *refusedRequests) find(key refusedRequest, now time.Time) (Quota, error)
 	if repeated.RetryAfter > 0 {
 		repeated.RetryAfter -= max(now.Sub(found.answered), 0)
 	}
+
 	return found.quota, &repeated
 }
 
@@ -108,10 +110,12 @@ func (s *refusalShard) find(key refusedRequest, now time.Time) (keptRefusal, boo
 	if !isKept {
 		return keptRefusal{}, false
 	}
+
 	if !now.Before(found.until) {
 		delete(s.kept, key)
 		return keptRefusal{}, false
 	}
+
 	return found, true
 }
 
@@ -137,6 +141,7 @@ func (l Limits) Refused(account delivery.AccountID, endpoint Endpoint, order del
 	if err == nil && !order.IsZero() {
 		quota, err = l.refused.find(refusedRequest{account, endpoint, order}, now)
 	}
+
 	if err != nil {
 		l.activity.request(account, delivery.CodeOf(err) == delivery.CodeRateLimited)
 	}

@@ -33,16 +33,19 @@ func TestRefused_NothingThatRedisWouldAdmit(t *testing.T) {
 			if remembered == nil {
 				continue
 			}
+
 			fromMemory++
 			if decided == nil {
 				rt.Fatal("Redis admits what is refused from memory")
 			}
+
 			told, left := waitOf(remembered), waitOf(decided)
 			if told < left {
 				rt.Fatalf("told to wait %s, where Redis says %s", told, left)
 			}
 		}
 	})
+
 	if fromMemory == 0 {
 		t.Error("nothing was refused from memory")
 	}
@@ -64,6 +67,7 @@ func TestRefused_IsHeldForASecondAtMost(t *testing.T) {
 		_, err := l.Accounts.Update(t.Context(), account, func(a *delivery.Account) error { a.Suspended = suspended; return nil })
 		must(t, err)
 	}
+
 	suspend(true)
 	_, err := l.Limits.Consume(t.Context(), account, EndpointOrders)
 	equal(t, delivery.CodeOf(err), delivery.CodeAccountSuspended, "a suspended account")
@@ -130,6 +134,7 @@ func TestRefused_RemembersABoundedNumber(t *testing.T) {
 	for i := range r {
 		kept += len(r[i].kept)
 	}
+
 	if kept > refusalShards*refusalsKept {
 		t.Errorf("%d refusals are remembered, want at most %d", kept, refusalShards*refusalsKept)
 	}

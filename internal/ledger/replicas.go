@@ -84,9 +84,11 @@ func (h confirmed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 		for i := 0; i < len(cmds) && tag == ""; i++ {
 			tag = tagOf(cmds[i])
 		}
+
 		if tag == "" || cmds[0].Name() == "multi" || ctx.Value(unconfirmedKey{}) != nil {
 			return next(ctx, cmds)
 		}
+
 		key := tag + string(rune(kindConfirmed))
 		set, expire := redis.NewStatusCmd(ctx, "set", key, ""), redis.NewIntCmd(ctx, "expire", key, fenceSeconds)
 		received := redis.NewIntCmd(ctx, "wait", h.replicas, confirmTimeout.Milliseconds())
@@ -96,11 +98,13 @@ func (h confirmed) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 		if missing == nil {
 			return err
 		}
+
 		for _, cmd := range cmds {
 			if err := cmd.Err(); err == nil || errors.Is(err, redis.Nil) {
 				cmd.SetErr(missing)
 			}
 		}
+
 		return missing
 	}
 }
@@ -119,6 +123,7 @@ func (h confirmed) missing(expire *redis.IntCmd, onDisk *redis.IntSliceCmd) erro
 	if got := onDisk.Val(); len(got) != 2 || got[0] < 1 || got[1] < int64(h.replicas) {
 		return fmt.Errorf("%w: own disk and replicas: %d, of 1 and %d", ErrUnconfirmed, got, h.replicas)
 	}
+
 	return nil
 }
 
@@ -128,6 +133,7 @@ func tagOf(cmd redis.Cmder) string {
 	case "scan", "hello", "auth": // patterns and passwords are no keys
 		return ""
 	}
+
 	for _, arg := range cmd.Args()[1:] {
 		var key string
 		switch arg := arg.(type) {
@@ -136,12 +142,14 @@ func tagOf(cmd redis.Cmder) string {
 		case *argument:
 			key = string(*arg)
 		}
+
 		key = strings.TrimPrefix(key, booksPrefix)
 		key = strings.TrimPrefix(key, sessionsPrefix)
 		if strings.HasPrefix(key, "{") {
 			return key[:strings.IndexByte(key, '}')+1]
 		}
 	}
+
 	return ""
 }
 
@@ -151,6 +159,7 @@ func (l *core) checkConfirming(ctx context.Context) error {
 	if l.replicas == 0 {
 		return nil
 	}
+
 	var asked atomic.Bool // one of the masters, at least
 	away := func(at string, err error) error {
 		if !l.cluster {
@@ -159,6 +168,7 @@ func (l *core) checkConfirming(ctx context.Context) error {
 		l.log.Warn("a master cannot be asked for confirmations", "master", at, "error", err)
 		return nil
 	}
+
 	err := l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
 		at := one.Options().Addr
 		if err := one.Do(ctx, "waitaof", 1, 0, 1).Err(); err != nil {
@@ -168,10 +178,12 @@ func (l *core) checkConfirming(ctx context.Context) error {
 			err = fmt.Errorf("asking for confirmations: %w: %w", delivery.ErrUnavailable, err) // such as a replica, before it is promoted
 			return away(at, err)
 		}
+
 		info, err := one.Info(ctx, "replication").Result()
 		if err != nil {
 			return away(at, failed("asking for replicas", err))
 		}
+
 		asked.Store(true)
 		switch there := parseServer(at, info).Replicas; {
 		case there > int64(l.replicas):
@@ -179,10 +191,13 @@ func (l *core) checkConfirming(ctx context.Context) error {
 		case there < int64(l.replicas):
 			l.log.Warn("replicas are missing, without which nothing is answered", "master", at, "in sync", there, "redis.replicas", l.replicas)
 		}
+
 		return nil
 	})
+
 	if err == nil && !asked.Load() {
 		err = fmt.Errorf("%w: no master can be asked for confirmations", delivery.ErrUnavailable)
 	}
+
 	return err
 }

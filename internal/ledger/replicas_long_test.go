@@ -55,7 +55,9 @@ func openReplicated(t *testing.T, url string) (l *Ledger) {
 		require(t, err == nil || errors.Is(err, ErrUnconfirmed), "%v", err)
 		return err == nil
 	})
+
 	t.Cleanup(func() { _ = l.Close() })
+
 	return l
 }
 
@@ -73,6 +75,7 @@ func TestReplicas_HoldEveryAnsweredOrderWhenTheMasterAndItsDiskAreGone(t *testin
 					check(t, errors.Is(err, delivery.ErrUnavailable), "a creation beside the death: %v", err)
 					return
 				}
+
 				answered[i] = append(answered[i], created.Order.ID)
 				if i == 0 && n == 200 {
 					s.master.Kill()
@@ -80,6 +83,7 @@ func TestReplicas_HoldEveryAnsweredOrderWhenTheMasterAndItsDiskAreGone(t *testin
 			}
 		})
 	}
+
 	clients.Wait()
 	must(t, errors.Join(os.RemoveAll(s.master.Dir), s.replica.Follow(t.Context(), nil)))
 	after := get(Open(t.Context(), Config{URL: s.replica.URL, Environment: "sandbox", Secrets: testSecrets}))(t)
@@ -91,6 +95,7 @@ func TestReplicas_HoldEveryAnsweredOrderWhenTheMasterAndItsDiskAreGone(t *testin
 			get(after.Orders.Get(t.Context(), id))(t)
 		}
 	}
+
 	check(t, total > 200, "%d orders answered", total)
 }
 
@@ -199,6 +204,7 @@ func TestReplicas_InAClusterTheElectedOneHoldsAllThatWasAnswered(t *testing.T) {
 	for n := range 50 {
 		ids = append(ids, s.create(t, fmt.Sprint("before-", n)).ID)
 	}
+
 	address := get(s.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), s.partitionOf(s.account).prefix))(t).Options().Addr
 	master := cluster.Nodes[slices.IndexFunc(cluster.Nodes, func(r *stack.Redis) bool { return r.Addr == address })]
 	master.Kill()
@@ -207,6 +213,7 @@ func TestReplicas_InAClusterTheElectedOneHoldsAllThatWasAnswered(t *testing.T) {
 		require(t, err != nil, "an order was read without a replica")
 		return errors.Is(err, ErrUnconfirmed)
 	})
+
 	must(t, master.Start(t.Context())) // as the replica of the elected one
 	must(t, master.AwaitSynced(t.Context()))
 	for _, id := range ids {

@@ -70,12 +70,15 @@ func decodeRetiredIndex(stored string) (retiredIndex, error) {
 		buckets: binary.BigEndian.Uint32(b[6:]),
 		span:    binary.BigEndian.Uint32(b[10:]),
 	}
+
 	for i := range index.secrets {
 		index.secrets[i] = binary.BigEndian.Uint32(b[14+4*i:])
 	}
+
 	if index.buckets == 0 || index.span <= index.buckets || index.span/2 > index.buckets {
 		return retiredIndex{}, fmt.Errorf("the index of retired ids has %d buckets and a span of %d", index.buckets, index.span)
 	}
+
 	return index, nil
 }
 
@@ -91,6 +94,7 @@ func (x *retiredIndex) bucket(digest delivery.Digest) uint32 {
 	if bucket >= x.buckets {
 		bucket -= x.span / 2 // it has not come yet: what belongs there is in the one that will be split
 	}
+
 	return bucket
 }
 
@@ -131,6 +135,7 @@ func (l Orders) Retired(ctx context.Context, ids []delivery.OrderID) ([]bool, er
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range searches {
 		s := &searches[i]
 		s.bucket = indexes[s.partition.number].bucket(s.id.Digest())
@@ -155,8 +160,10 @@ func (l Orders) Retired(ctx context.Context, ids []delivery.OrderID) ([]bool, er
 				moved = append(moved, s)
 			}
 		}
+
 		searches = moved
 	}
+
 	return found, nil
 }
 
@@ -177,11 +184,13 @@ func (l *core) retiredIndexes(ctx context.Context, searches []retiredSearch) (ma
 	if err != nil {
 		return nil, err
 	}
+
 	for i, r := range partitions {
 		if *indexes[r.number], err = decodeRetiredIndex(stored[i]); err != nil {
 			return nil, fmt.Errorf("partition %d: %w", r.number, err)
 		}
 	}
+
 	return indexes, nil
 }
 

@@ -46,8 +46,10 @@ func (l *Ledger) end(t tester, r partition, orders ...delivery.OrderID) (hour st
 		pipe.Set(ctx, r.order(id.Digest()), record, 0)
 		pipe.RPush(ctx, r.keyOf(kindEnded, []byte(hour)), orderMember(id))
 	}
+
 	pipe.ZAdd(ctx, r.key(kindEndedHours), redis.Z{Score: 1000, Member: hour})
 	get(pipe.Exec(ctx))(t)
+
 	return hour
 }
 
@@ -71,6 +73,7 @@ func (l *Ledger) readRetired(t tester, r partition) (index retiredIndex, buckets
 	if err != redis.Nil {
 		must(t, err)
 	}
+
 	index = get(decodeRetiredIndex(stored))(t)
 
 	buckets = make(map[uint32]string)
@@ -80,6 +83,7 @@ func (l *Ledger) readRetired(t tester, r partition) (index retiredIndex, buckets
 			buckets[first+uint32(binary.BigEndian.Uint16([]byte(field)))] = entries
 		}
 	}
+
 	return index, buckets
 }
 
@@ -106,6 +110,7 @@ func (l *Ledger) fillRetired(t tester, r partition, orders []delivery.OrderID) {
 		}
 		pipe.Set(ctx, key+"f", filter, 0)
 	}
+
 	pipe.Set(ctx, r.key(kindRetired), index.encode(), 0)
 	get(pipe.Exec(ctx))(t)
 }
@@ -153,10 +158,12 @@ func (l *Ledger) askForDays(t tester, r partition, ids []delivery.OrderID) []str
 		digest := id.Digest()
 		calls[i] = call{keys: []string{r.key(kindRetired)}, args: []any{digest[:retiredDigestSize], newRetiredIndex()}}
 	}
+
 	answers := make([]string, len(ids))
 	for i, answer := range get(l.runAll(context.Background(), "list_due", calls))(t) {
 		answers[i] = get(answer.Text())(t)
 	}
+
 	return answers
 }
 
@@ -197,9 +204,11 @@ func TestRetire_EveryIDIsFoundWithItsDayAndNothingElse(t *testing.T) {
 				}
 				require(t, answers[i] == want, "the script answered %q for an id, want %q", answers[i], want)
 			}
+
 			for i, retired := range get(s.Orders.Retired(context.Background(), orders))(t) {
 				require(t, retired == (i < known), "of %d that are retired, number %d is said to be: %v", known, i, retired)
 			}
+
 			require(t, !slices.Contains(get(s.Orders.Retired(context.Background(), otherDay))(t), true), "found with another day")
 
 			index, buckets := s.readRetired(t, r)
@@ -210,6 +219,7 @@ func TestRetire_EveryIDIsFoundWithItsDayAndNothingElse(t *testing.T) {
 				entries += len(held)
 				setFilterBits(filter[bucket*filterBits/8:], held)
 			}
+
 			key, _ := r.retiredPlace(0)
 			require(t, get(s.rdb.Get(context.Background(), key+"f").Result())(t) == string(filter), "the filter's bits are not those of the ids")
 			require(t, entries == known*retiredEntrySize, "%d bytes for %d ids", entries, known)
@@ -225,11 +235,13 @@ func TestRetire_TheExternalIDOfARetiredOrderIsTakenForEver(t *testing.T) {
 	for i := range n {
 		orders = append(orders, delivery.MakeOrderID(r.number, uint16(i+1), delivery.OrderDigest(s.account, fmt.Sprint("X-", i))))
 	}
+
 	s.retire(t, r, retireBatch, orders...)
 	for i, id := range orders {
 		_, _, err := s.Orders.Create(t.Context(), s.creation(fmt.Sprint("X-", i), ""))
 		equal(t, wantCode(t, err, delivery.CodeDuplicateOrder).OrderID, id, "the order that has the id")
 	}
+
 	for i := range n {
 		s.create(t, fmt.Sprint("Y-", i))
 	}
@@ -277,6 +289,7 @@ func TestRetire_NoIDIsForgottenWhereverTheScriptStops(t *testing.T) {
 			if file != "retire_orders" {
 				return answerDays(file, text)
 			}
+
 			return `local really, left = call, tonumber(call('GET', KEYS[1] .. 'stop') or 10000)
 local function call(name, ...)
   if name ~= 'GET' and name ~= 'HGET' and name ~= 'LRANGE' then left = left - 1 end
@@ -286,6 +299,7 @@ end
 ` + text
 		}
 	})
+
 	r := s.partitionOf(s.account)
 	before, orders := madeUpOrders(r, "before-", 2*idsPerBucket-5), madeUpOrders(r, "X-", 10)
 	all := slices.Concat(before, orders)
@@ -303,11 +317,13 @@ end
 			taken := answers[i] == string(dayOf(all[i]))
 			require(t, retired && taken || s.rdb.Exists(t.Context(), r.order(all[i].Digest())).Val() == 1, "after %d writes the id with number %d is forgotten", writes, i)
 		}
+
 		if err == nil {
 			index, _ := s.readRetired(t, r)
 			require(t, writes > len(orders)+4 && index.buckets == 3, "the script was stopped %d times, with %d buckets", writes, index.buckets)
 			return
 		}
+
 		get(s.run(t.Context(), "retire_orders", keys, r.prefix, hour, retireBatch, newRetiredIndex()))(t)
 		require(t, !slices.Contains(get(s.Orders.Retired(t.Context(), all))(t), false), "an id is forgotten after the next call")
 	}
@@ -322,12 +338,14 @@ func TestRetired_FindsIDsThatMoveWhileItLooks(t *testing.T) {
 			if before > 0 {
 				s.retire(t, r, retireBatch, orders...)
 			}
+
 			later := madeUpOrders(r, "meanwhile-", 3*before+1)
 			other := openTest(t, sameDatabase(s.Ledger))
 			s.rdb.AddHook(&afterPipeline{command: "get", do: func() { other.retire(t, r, retireBatch, later...) }})
 			for i, retired := range get(s.Orders.Retired(t.Context(), append(orders, madeUpOrders(r, "never-", 10)...)))(t) {
 				check(t, retired == (i < before), "id %d of %d: %v", i, before, retired)
 			}
+
 			equal(t, slices.Contains(get(s.Orders.Retired(t.Context(), later))(t), false), false, "one that came meanwhile is missing")
 		})
 	}
@@ -353,12 +371,14 @@ func TestRetire_ChosenIDsDoNotMeetInOneBucket(t *testing.T) {
 		copy(digest[8:], "same")
 		orders[i] = delivery.MakeOrderID(r.number, 1, digest)
 	}
+
 	s.fillRetired(t, r, orders)
 	_, buckets := s.readRetired(t, r)
 	largest := 0
 	for _, entries := range buckets {
 		largest = max(largest, len(entries)/retiredEntrySize)
 	}
+
 	check(t, largest <= 4*idsPerBucket, "a bucket has %d ids", largest)
 }
 
@@ -374,6 +394,7 @@ func TestRetire_RemembersAnIDInAtMost16Bytes(t *testing.T) {
 		for _, key := range s.keys(t, kindRetired) {
 			bytes += s.memory(t, key) + 16 // its place in Redis's table of keys
 		}
+
 		index, _ := s.readRetired(t, r)
 		check(t, index.ids == uint64(ids) && bytes <= 16*int64(ids), "%d ids: %d bytes for %d", ids, bytes, index.ids)
 	}
@@ -389,6 +410,7 @@ func TestRetire_NothingCostsMoreWithEveryID(t *testing.T) {
 		if ids > 0 {
 			s.fillRetired(t, r, madeUpOrders(r, "before-", ids))
 		}
+
 		created := s.creation("X-1", "")
 		c.create = s.commands(t, func() { get2(s.Orders.Create(t.Context(), created))(t) })
 		c.poll = s.commands(t, func() { get2(s.Orders.Poll(t.Context(), s.account, created.order.ID))(t) })
@@ -404,11 +426,13 @@ func TestRetire_NothingCostsMoreWithEveryID(t *testing.T) {
 				equal(t, answer, "free", "an id that nobody has used")
 			}
 		})
+
 		check(t, looks["hget"] < 300, "%d of 1000 free ids are looked for in a bucket", looks["hget"])
 		_, buckets := s.readRetired(t, r)
 		for _, entries := range buckets {
 			largest = max(largest, len(entries)/retiredEntrySize)
 		}
+
 		return c, largest
 	}
 
@@ -419,6 +443,7 @@ func TestRetire_NothingCostsMoreWithEveryID(t *testing.T) {
 	for _, c := range []costs{few, many} {
 		delete(c.create, "hget") // only for one id in some
 	}
+
 	equal(t, many, few, "commands with a hundred times the ids")
 	delete(many.create, "getbit") // without an index there is no filter to look into
 	equal(t, many.create, none.create, "a creation's commands without any id")
@@ -439,6 +464,7 @@ func (s *env) commands(t *testing.T, do func()) map[string]int64 {
 			counts[name] = get(strconv.ParseInt(calls, 10, 64))(t)
 		}
 	}
+
 	return counts
 }
 
@@ -449,6 +475,7 @@ func TestRetiredIndex_IsReadAsItWasWritten(t *testing.T) {
 		check(t, index.bucket(digest) < index.buckets, "%d ids: bucket %d of %d", ids, index.bucket(digest), index.buckets)
 		equal(t, get(decodeRetiredIndex(string(index.encode())))(t), index, "read back")
 	}
+
 	check(t, len(newRetiredIndex()) == retiredIndexSize && !bytes.Equal(newRetiredIndex(), newRetiredIndex()), "new indexes have the same secrets")
 	damaged := retiredTestIndex(100)
 	damaged.span *= 2

@@ -83,6 +83,7 @@ func (c *Config) editLua(file, text string) string {
 		text = fmt.Sprintf("local function clock()\nlocal set = call('GET', '%s')\nif set then return tonumber(set) end\n"+
 			"local t = call('TIME')\nreturn t[1] * 1000000 + t[2]\nend\n", c.ClockKey)
 	}
+
 	if c.edit != nil {
 		text = c.edit(file, text)
 	}
@@ -95,6 +96,7 @@ func newLibrary(cfg *Config, cluster bool) (*library, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scripts: %w", err)
 	}
+
 	texts := make(map[string]string, len(files))
 	var operations []string
 	for _, entry := range files {
@@ -102,20 +104,24 @@ func newLibrary(cfg *Config, cluster bool) (*library, error) {
 		if err != nil {
 			return nil, fmt.Errorf("script %s: %w", entry.Name(), err)
 		}
+
 		file := strings.TrimSuffix(entry.Name(), ".lua")
 		texts[file] = stripComments(cfg.editLua(file, string(text)))
 		if !slices.Contains(luaParts, file) {
 			operations = append(operations, file)
 		}
 	}
+
 	var b strings.Builder
 	for _, part := range luaParts {
 		b.WriteString(texts[part])
 	}
+
 	begin := "if not call then fill_in_names() end\n"
 	if cluster {
 		begin += "KEYS[#KEYS] = nil\n"
 	}
+
 	for _, file := range operations {
 		if _, decided := luaFlags[file]; !decided {
 			return nil, fmt.Errorf("script %s: luaFlags does not say what becomes of it when Redis is full", file)
@@ -123,6 +129,7 @@ func newLibrary(cfg *Config, cluster bool) (*library, error) {
 		fmt.Fprintf(&b, "redis.register_function{function_name='%s_@', flags={%s}, callback=function(KEYS, ARGV)\n%s%send}\n",
 			file, luaFlags[file], begin, texts[file])
 	}
+
 	sum := sha256.Sum256([]byte(b.String()))
 	digest := hex.EncodeToString(sum[:8])
 	l := &library{name: libraryPrefix + digest, scripts: make(map[string]script, len(operations))}
@@ -134,6 +141,7 @@ func newLibrary(cfg *Config, cluster bool) (*library, error) {
 		}
 		l.scripts[file] = s
 	}
+
 	return l, nil
 }
 
@@ -174,9 +182,11 @@ func (l *core) loadInto(ctx context.Context, server *redis.Client) error {
 	if isFull(err) { // said also where the library is there
 		return l.findIn(ctx, server)
 	}
+
 	if err != nil && strings.HasSuffix(err.Error(), "already exists") {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
@@ -184,6 +194,7 @@ func (l *core) loadInto(ctx context.Context, server *redis.Client) error {
 	if err := l.dropLibraries(ctx, server); err != nil {
 		l.log.Warn("libraries of earlier releases are still in Redis", "error", err)
 	}
+
 	return nil
 }
 
@@ -213,17 +224,20 @@ func (l *Ledger) CheckScripts(ctx context.Context, servers []Server) error {
 	if !l.cluster {
 		partitions = partitions[:1]
 	}
+
 	name := l.library.scripts["usage"].name // it only reads, here a key that never exists
 	pipe := l.rdb.Pipeline()
 	for _, p := range partitions {
 		pipe.FCallRO(ctx, name, l.keysOf([]string{p.key(kindSentinel)}))
 	}
+
 	replies, _ := pipe.Exec(ctx) // each has its own error
 	for _, reply := range replies {
 		if isUnknownFunction(reply.Err()) {
 			return ErrScriptsMissing
 		}
 	}
+
 	return nil
 }
 
@@ -256,18 +270,22 @@ func (l *core) dropLibraries(ctx context.Context, server *redis.Client) error {
 	if err != nil {
 		return err
 	}
+
 	unknown := make([]redis.Z, 0, len(there))
 	for _, library := range there {
 		unknown = append(unknown, redis.Z{Score: float64(l.Now().UnixMilli()), Member: library.Name})
 	}
+
 	if err := l.rdb.ZAddNX(ctx, l.librariesKey(), unknown...).Err(); err != nil {
 		return err
 	}
+
 	before := strconv.FormatInt(l.Now().Add(-librariesKept).UnixMilli(), 10)
 	old, err := l.rdb.ZRangeByScore(ctx, l.librariesKey(), &redis.ZRangeBy{Min: "-inf", Max: "(" + before}).Result()
 	if err != nil {
 		return err
 	}
+
 	for _, library := range there {
 		if !slices.Contains(old, library.Name) {
 			continue
@@ -277,5 +295,6 @@ func (l *core) dropLibraries(ctx context.Context, server *redis.Client) error {
 		}
 		l.log.Info("a library of an earlier release was deleted", "library", library.Name)
 	}
+
 	return nil
 }

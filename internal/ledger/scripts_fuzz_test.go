@@ -21,6 +21,7 @@ func answerShared(file, text string) string {
 	if file != "list_due" {
 		return text
 	}
+
 	return `
 if ARGV[1] == 'version' then return next_version(ARGV[2], tonumber(ARGV[3]), ARGV[4]) end
 if ARGV[1] == 'retired' then
@@ -78,6 +79,7 @@ func FuzzScripts_RetiredPlaces(f *testing.F) {
 			buckets: max(1, buckets%(retiredPrime+1)),
 			secrets: [3]uint32{secret1 % retiredPrime, secret2 % retiredPrime, secret3 % retiredPrime},
 		}
+
 		index.span = 1 << bits.Len32(index.buckets)
 		var digest delivery.Digest
 		copy(digest[:], id)
@@ -149,6 +151,7 @@ func FuzzScripts_OrderRecords(f *testing.F) {
 			case has.Phone == courier.Phone:
 				want = "corrected"
 			}
+
 			want = fmt.Sprintf("%d %d %d %s%s%s%s", stored.Status, stored.Reported, stored.CreatedAt.UnixMilli(), stored.Account[:], dayOf(stored.ID), stored.Fleet.ID[:], want)
 			equal(t, got, want, "what the scripts read")
 		}
@@ -182,6 +185,7 @@ func FuzzScripts_Secrets(f *testing.F) {
 			if len(want.earlier) > 0 {
 				wantUntil = want.earlier[0].Until
 			}
+
 			equal(t, delivery.CodeOf(err), delivery.CodeOf(wantErr), "the refusal")
 			hasEnded := !until.After(now) && !wantUntil.After(now) // whatever the time
 			check(t, err != nil || until.Equal(wantUntil) || hasEnded, "the one before works until %s, of a fleet until %s", until, wantUntil)
@@ -260,6 +264,7 @@ func (a action) update(o *delivery.Order) delivery.Update {
 	default:
 		u.Status = delivery.Assigned + delivery.Status(a.detail>>5%2) + delivery.Status(what-2)
 	}
+
 	return u
 }
 
@@ -296,7 +301,9 @@ func (s *env) reportAndDecide(t *testing.T, o *delivery.Order, u delivery.Update
 		want.Reach(&changes[i])
 		want.Status = changes[i].Status
 	}
+
 	s.change(t, read, changes...)
+
 	return s.wantOrder(t, &want, len(read.Changes)+len(changes))
 }
 
@@ -311,6 +318,7 @@ func (s *env) locate(t *testing.T, o *delivery.Order, a action) *delivery.Order 
 	if !o.Status.Terminal() {
 		want.Locate(place)
 	}
+
 	return s.wantOrder(t, &want, len(o.Changes))
 }
 
@@ -335,12 +343,14 @@ func (s *env) cancelAt(t *testing.T, o *delivery.Order, at time.Time) *delivery.
 	if wantAt.Before(o.UpdatedAt()) {
 		wantAt = o.UpdatedAt()
 	}
+
 	last := stored.Changes[len(o.Changes)]
 	check(t, version == wantVersion && last.Version == version && last.At.Equal(wantAt), "%x at %s, want %x at %s", last.Version, last.At, wantVersion, wantAt)
 	check(t, last.Cancel == delivery.CustomerRequest && last.Note == "vazgeçti" && last.Status == delivery.Cancelled, "%+v", last)
 
 	event := get(s.rdb.XRevRangeN(t.Context(), s.partitionOf(s.account).key(kindEvents), "+", "-", 1).Result())(t)[0]
 	equal(t, event.Values["e"], any(string(appendOrderEvent(nil, o.ID, version, delivery.StatusReached))), "the event")
+
 	return stored
 }
 

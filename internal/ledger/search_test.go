@@ -21,6 +21,7 @@ func TestFindOrder_OfOneAccountInOneRead(t *testing.T) {
 		s.create(t, fmt.Sprint("only-", i))
 		s.create(t, "same id")
 	}
+
 	counts := &countCommands{counts: map[string]int{}}
 	l.rdb.AddHook(counts)
 	for _, s := range vendors {
@@ -28,6 +29,7 @@ func TestFindOrder_OfOneAccountInOneRead(t *testing.T) {
 		require(t, o != nil, "not found")
 		check(t, o.Account == s.account && o.ExternalOrderID == "same id" && o.Recipient.Name != "", "%+v", o)
 	}
+
 	equal(t, counts.all(), len(vendors), "commands")
 	for _, nobodys := range []string{"", "only", "ONLY-2", "only-1", strings.Repeat("x", 1000)} {
 		found, err := l.Orders.Find(t.Context(), vendors[2].account, nobodys)
@@ -35,6 +37,7 @@ func TestFindOrder_OfOneAccountInOneRead(t *testing.T) {
 			t.Errorf("%.10q: %+v, %v", nobodys, found, err)
 		}
 	}
+
 	key := l.partitionOf(vendors[0].account).order(delivery.OrderDigest(vendors[0].account, "same id"))
 	must(t, l.rdb.Set(t.Context(), key, "damaged", 0).Err())
 	check(t, errOf(l.Orders.Find(t.Context(), vendors[0].account, "same id")) != nil, "a record that cannot be read is passed over")
@@ -43,6 +46,7 @@ func TestFindOrder_OfOneAccountInOneRead(t *testing.T) {
 	for _, v := range vendors {
 		accounts = append(accounts, v.account)
 	}
+
 	among, unreadable := get2(l.Orders.FindAmong(t.Context(), accounts, "same id"))(t)
 	check(t, len(among) == len(vendors)-1 && len(unreadable) == 1, "%d orders beside one that cannot be read, %v", len(among), unreadable)
 }
@@ -57,17 +61,21 @@ func TestAccounts_AllAreListedAndSearched(t *testing.T) {
 		for range 2 { // a repeated call
 			must(t, l.Accounts.Create(t.Context(), a, testHash))
 		}
+
 		newStore(t, l, a.ID, fleet)
 		s := &env{Ledger: l, account: a.ID, fleet: fleet}
 		if i%2 == 0 {
 			s.register(t)
 		}
+
 		want[a.ID] = true
 	}
+
 	accounts := allAccounts(t, l)
 	for i, a := range accounts {
 		require(t, a.Name == fmt.Sprintf("Vendor %03d", i) && want[a.ID] && a.Limits == plenty(), "account %d: %+v", i, a)
 	}
+
 	endpoints := allReceivers(t, l)
 	stores, more := get2(l.Stores.Find(t.Context(), StoreFilter{}, 1000))(t)
 	check(t, len(accounts) == 501 && len(endpoints) == 251 && len(stores) == 501 && !more,
@@ -98,9 +106,11 @@ func city(t *testing.T, l *Ledger, vendors []*env) []*delivery.Store {
 			all = append(all, store)
 		}
 	}
+
 	slices.SortFunc(all, func(a, b *delivery.Store) int {
 		return strings.Compare(string(a.Account[:])+a.ExternalID, string(b.Account[:])+b.ExternalID)
 	})
+
 	return all
 }
 
@@ -110,6 +120,7 @@ func TestFindStores_AgreesWithLookingAtAll(t *testing.T) {
 	for i := range vendors {
 		vendors[i] = &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: &delivery.Fleet{ID: delivery.FleetID{1}}}
 	}
+
 	all := city(t, l, vendors)
 	texts := map[string]func(*delivery.Store) bool{
 		"":       func(*delivery.Store) bool { return true },
@@ -119,19 +130,23 @@ func TestFindStores_AgreesWithLookingAtAll(t *testing.T) {
 		"r-03":   func(s *delivery.Store) bool { return s.ExternalID == "İzmir-03" },
 		"nobody": func(*delivery.Store) bool { return false },
 	}
+
 	rapid.Check(t, func(rt *rapid.T) {
 		limit := rapid.IntRange(1, 1000).Draw(rt, "limit")
 		if rapid.Bool().Draw(rt, "few") {
 			limit = 1 + limit%20
 		}
+
 		one := rapid.SampledFrom(all).Draw(rt, "store")
 		var f StoreFilter
 		if rapid.Bool().Draw(rt, "account") {
 			f.Account = one.Account
 		}
+
 		if rapid.Bool().Draw(rt, "fleet") {
 			f.Fleet = one.Fleet
 		}
+
 		f.State = delivery.StoreState(rapid.IntRange(0, 4).Draw(rt, "state"))
 		f.Text = rapid.SampledFrom([]string{"", "kırık", "izm", "INCİ", "r-03", "nobody"}).Draw(rt, "text")
 		var want []string
@@ -141,11 +156,13 @@ func TestFindStores_AgreesWithLookingAtAll(t *testing.T) {
 				want = append(want, s.Account.String()+s.ExternalID)
 			}
 		}
+
 		found, more := get2(l.Stores.Find(t.Context(), f, limit))(t)
 		var got []string
 		for _, s := range found {
 			got = append(got, s.Account.String()+s.ExternalID)
 		}
+
 		if wantMore := len(want) > limit; more != wantMore || !slices.Equal(got, want[:min(limit, len(want))]) {
 			rt.Fatalf("%+v, at most %d: %d stores, more %v; want %d, %v", f, limit, len(got), more, len(want), wantMore)
 		}
@@ -158,17 +175,20 @@ func TestFindStores_KeepsLittleAndEndsEarly(t *testing.T) {
 		first = firstStores(append(first, &delivery.Store{ExternalID: fmt.Sprintf("%03d", (i*7)%1000)}), 4)
 		require(t, len(first) <= 4, "%d stores are kept", len(first))
 	}
+
 	check(t, first[0].ExternalID == "000" && first[3].ExternalID == "003", "%+v", first)
 	l := openTest(t)
 	for range setsAtOnce + 20 {
 		newStore(t, l, newAccount(t, l, plenty()), &delivery.Fleet{ID: delivery.FleetID{1}})
 	}
+
 	last := delivery.AccountID{}
 	for _, a := range allAccounts(t, l) {
 		if compareAccounts(a.ID, last) > 0 {
 			last = a.ID
 		}
 	}
+
 	must(t, l.rdb.Set(t.Context(), l.partitionOf(last).store(delivery.OrderDigest(last, "S-1")), "damaged", 0).Err())
 	if found, more, err := l.Stores.Find(t.Context(), StoreFilter{}, 10); err != nil || len(found) != 10 || !more {
 		t.Errorf("%d stores, more %v, %v", len(found), more, err)
@@ -205,6 +225,7 @@ func TestFindStores_ReadsBoundedlyManyRecords(t *testing.T) {
 			pipe.SAdd(t.Context(), p.keyOf(kindAccountStores, account[:]), digest[:])
 			pipe.ZAdd(t.Context(), p.fleetStores(fleet, 0), redis.Z{Member: digest[:]})
 		}
+
 		get(pipe.Exec(t.Context()))(t)
 	}
 
@@ -246,6 +267,7 @@ func TestAccountsWithStores_ReadsNoEntryTwice(t *testing.T) {
 			}
 		}
 	})
+
 	equal(t, len(want), 0, "accounts that no page has")
 	equal(t, calls["zrange"], pages*len(l.partitions), "lists that are read")
 }

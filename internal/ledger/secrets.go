@@ -39,6 +39,7 @@ func parseEarlier(packed string) (all []EarlierSecret, err error) {
 		until := int64(f.uint16())<<32 | int64(f.uint32())
 		all = append(all, EarlierSecret{f.take(int(f.uint16())), timeOf(until)})
 	}
+
 	if f.err != nil {
 		return nil, fmt.Errorf("earlier secrets: %w", f.err)
 	}
@@ -87,6 +88,7 @@ func (k SecretKeys) seal(owner []byte, secret string) (string, error) {
 	if strings.Contains(k.Current, ":") {
 		return "", fmt.Errorf("key id %q must not contain a colon", k.Current)
 	}
+
 	aead, err := k.aead(k.Current)
 	if err != nil {
 		return "", err
@@ -99,17 +101,21 @@ func (k SecretKeys) open(owner []byte, sealed string) (string, error) {
 	if !ok {
 		return "", errors.New("the sealed secret names no key")
 	}
+
 	aead, err := k.aead(kid)
 	if err != nil {
 		return "", err
 	}
+
 	if len(rest) < aead.Overhead() {
 		return "", errors.New("the sealed secret is too short")
 	}
+
 	secret, err := aead.Open(nil, nil, []byte(rest), owner)
 	if err != nil {
 		return "", fmt.Errorf("opening a secret sealed with key %q: %w", kid, err)
 	}
+
 	return string(secret), nil
 }
 
@@ -118,6 +124,7 @@ func (k SecretKeys) aead(kid string) (cipher.AEAD, error) {
 	if !ok {
 		return nil, fmt.Errorf("no key %q for webhook secrets is configured", kid)
 	}
+
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, fmt.Errorf("key %q for webhook secrets: %w", kid, err)
@@ -143,18 +150,21 @@ func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
 				if err == nil {
 					continue
 				}
+
 				notSealed++
 				if len(reasons) < 10 {
 					reasons = append(reasons, fmt.Sprintf("account %s: %v", id, err))
 				}
 			}
 		}
+
 		return nil
 	})
 
 	if err == nil && notSealed > 0 {
 		err = fmt.Errorf("%d webhook secrets were not sealed again: %s", notSealed, strings.Join(reasons, "; "))
 	}
+
 	return sealed, err
 }
 
@@ -167,6 +177,7 @@ func (l *core) resealField(ctx context.Context, id delivery.AccountID, field str
 		if errors.Is(err, redis.Nil) || err == nil && before == "" {
 			return 0, nil
 		}
+
 		if err != nil {
 			return 0, failure(err)
 		}
@@ -181,6 +192,7 @@ func (l *core) resealField(ctx context.Context, id delivery.AccountID, field str
 			return n, err
 		}
 	}
+
 	return 0, ErrConflict
 }
 
@@ -199,6 +211,7 @@ func (l *core) resealed(id delivery.AccountID, field, value string) (after strin
 		if isCurrent {
 			continue
 		}
+
 		secret, err := l.secrets.open(id[:], secrets[i].Secret)
 		if err != nil {
 			return "", 0, err
@@ -207,11 +220,13 @@ func (l *core) resealed(id delivery.AccountID, field, value string) (after strin
 		if err != nil {
 			return "", 0, err
 		}
+
 		n++
 	}
 
 	if field == earlierField {
 		return packEarlier(secrets), n, nil
 	}
+
 	return secrets[0].Secret, n, nil
 }

@@ -32,9 +32,11 @@ func newSecretsEnv(t *testing.T, kind string) *secretsEnv {
 		_, _, err := e.Limits.CountToken(t.Context(), account, [32]byte{n})
 		return err == nil
 	}
+
 	if kind == "account" {
 		return e
 	}
+
 	e.subject = fleet.ID
 	e.rotate = func(n byte, revokeOld bool) error {
 		return errOf(e.Fleets.RotateSecret(t.Context(), fleet.ID, [32]byte{n}, 24*time.Hour, revokeOld))
@@ -43,6 +45,7 @@ func newSecretsEnv(t *testing.T, kind string) *secretsEnv {
 		must(t, e.Fleets.Load(t.Context()))
 		return e.Fleets.VerifySecret(fleet.ID, [32]byte{n}, e.now)
 	}
+
 	return e
 }
 
@@ -60,6 +63,7 @@ func (e *secretsEnv) want(t *testing.T, want ...byte) {
 			got = append(got, n)
 		}
 	}
+
 	check(t, bytes.Equal(got, want), "%v work, want %v", got, want)
 }
 
@@ -81,6 +85,7 @@ func TestRotateSecret_EachWorksUntilItsOwnTime(t *testing.T) {
 			e.at(t, time.Duration(n)*time.Hour)
 			must(t, e.rotate(11+n, false))
 		}
+
 		e.want(t, 10, 11, 12, 13, 14)
 		wantCode(t, e.rotate(15, false), delivery.CodeTooManySecrets)
 		must(t, e.rotate(12, false)) // it was issued before, and its answer was lost
@@ -118,6 +123,7 @@ func TestRevoke_TokensOfTheSecondAndBefore(t *testing.T) {
 			must(t, l.Fleets.Load(t.Context()))
 			return l.Fleets.Snapshot().NotBefore(e.subject)
 		}
+
 		second := e.now.Unix() + 1 // gateways' clocks may be half a second ahead
 		check(t, from(e.Ledger) == second+1 && from(other) == second+1, "good from %d and %d on, in second %d", from(e.Ledger), from(other), second)
 		e.at(t, time.Minute)
@@ -165,10 +171,12 @@ func TestRotateWebhookSecret_EachSignsUntilItsOwnTime(t *testing.T) {
 		}
 		check(t, slices.Equal(got, want), "%v sign, want %v", got, want)
 	}
+
 	for range 3 {
 		rotate()
 		s.pass(t, time.Hour)
 	}
+
 	signing(3, 0, 1, 2) // the spec's header is of the second one here
 	must(t, s.rdb.HSet(t.Context(), s.key(kindEndpoint), "proven", "1").Err())
 	rotate()

@@ -20,6 +20,7 @@ import (
 
 func TestServers_SayWhatOperatorsWatch(t *testing.T) {
 	t.Parallel()
+
 	l := openTest(t)
 	all := get(l.Monitor.Servers(t.Context()))(t)
 	require(t, len(all) != 0, "no server")
@@ -31,15 +32,18 @@ func TestServers_SayWhatOperatorsWatch(t *testing.T) {
 
 func TestParseServer_TellsABrokenAOF(t *testing.T) {
 	t.Parallel()
+
 	healthy := "# Memory\r\nused_memory:100\r\nmaxmemory:200\r\n# Persistence\r\naof_enabled:1\r\naof_last_write_status:ok\r\naof_last_bgrewrite_status:ok\r\naof_delayed_fsync:3\r\n"
 	if s := parseServer("a:1", healthy); s.MemoryUsed != 100 || s.MemoryMax != 200 || !s.AOF || s.AOFBroken || s.AOFDelayed != 3 || s.Addr != "a:1" {
 		t.Errorf("%+v", s)
 	}
+
 	for _, broken := range []string{"aof_last_write_status:err", "aof_last_bgrewrite_status:err"} {
 		if s := parseServer("a:1", healthy+broken+"\r\n"); !s.AOFBroken {
 			t.Errorf("%s: %+v", broken, s)
 		}
 	}
+
 	replicas := "# Replication\r\nrole:master\r\nconnected_slaves:3\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=900,lag=1\r\n" +
 		"slave1:ip=::1,port=6379,state=online,offset=400,lag=0\r\nslave2:ip=10.0.0.4,port=6379,state=wait_bgsave,offset=0,lag=0\r\nmaster_repl_offset:1000\r\n"
 	if s := parseServer("a:1", replicas); s.Replicas != 2 || s.ReplicaLag != 600 {
@@ -52,6 +56,7 @@ func TestParseServer_TellsABrokenAOF(t *testing.T) {
 
 func TestOpen_RefusesAServerThatEvicts(t *testing.T) {
 	t.Parallel()
+
 	own, _ := ownServer(t)
 	policies := []string{"allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"}
 	for _, policy := range policies {
@@ -67,6 +72,7 @@ func TestOpen_RefusesAServerThatEvicts(t *testing.T) {
 		for _, part := range []string{own.Addr, policy, "config set maxmemory-policy noeviction", "redis.allow_eviction"} {
 			check(t, err != nil && strings.Contains(err.Error(), part), "%s: %v does not name %s", policy, err, part)
 		}
+
 		equal(t, get(own.Command(t.Context(), "DBSIZE"))(t), "0", "keys that a refused start has written")
 	}
 
@@ -78,6 +84,7 @@ func TestOpen_RefusesAServerThatEvicts(t *testing.T) {
 
 func TestOpen_WarnsOfAServerThatMayEvict(t *testing.T) {
 	t.Parallel()
+
 	own, _ := ownServer(t)
 	get(own.Command(t.Context(), "CONFIG", "SET", "maxmemory-policy", "volatile-ttl"))(t)
 
@@ -94,6 +101,7 @@ func TestOpen_WarnsOfAServerThatMayEvict(t *testing.T) {
 
 func TestOpen_WantsALimitOfMemoryInProduction(t *testing.T) {
 	t.Parallel()
+
 	server, _ := ownServer(t)
 	open := func(environment string) (string, error) {
 		var log strings.Builder
@@ -103,6 +111,7 @@ func TestOpen_WantsALimitOfMemoryInProduction(t *testing.T) {
 		}
 		return log.String(), err
 	}
+
 	log, err := open("production")
 	check(t, err == nil && !strings.Contains(log, "maxmemory"), "with a limit: %v, %s", err, log)
 
@@ -122,6 +131,7 @@ func TestOpen_WantsALimitOfMemoryInProduction(t *testing.T) {
 // Valkey names the release of Redis that it is compatible with, too.
 func TestIsFixed_ComparesWithinALine(t *testing.T) {
 	t.Parallel()
+
 	for info, want := range map[string]string{
 		"redis_version:7.0.15": "redis 7.0.15 false", "redis_version:7.2.10": "redis 7.2.10 false", "redis_version:7.2.11": "redis 7.2.11 true",
 		"redis_version:7.4.6": "redis 7.4.6 true", "redis_version:8.0.3": "redis 8.0.3 false", "redis_version:8.2.2": "redis 8.2.2 true",
@@ -141,6 +151,7 @@ func TestIsFixed_ComparesWithinALine(t *testing.T) {
 
 func TestObserve_HearsOfEveryCall(t *testing.T) {
 	t.Parallel()
+
 	var mu sync.Mutex
 	calls := map[string]int{}
 	start := time.Now()
@@ -154,6 +165,7 @@ func TestObserve_HearsOfEveryCall(t *testing.T) {
 			}
 		}
 	})
+
 	s.create(t, "one")
 	s.create(t, "two")
 	mu.Lock()
@@ -170,6 +182,7 @@ func TestMemory_FullRefusesWritesAndAnswersReads(t *testing.T) {
 		t.Helper()
 		must(t, s.rdb.ConfigSet(t.Context(), "maxmemory", most).Err())
 	}
+
 	configure("1")
 	keys := s.rdb.DBSize(t.Context()).Val()
 	wantError(t, errOf(s.Orders.Create(t.Context(), s.creation("A-2", "A-2"))), delivery.ErrUnavailable)
@@ -178,6 +191,7 @@ func TestMemory_FullRefusesWritesAndAnswersReads(t *testing.T) {
 	if o, _, err := s.Orders.Poll(t.Context(), s.account, known.ID); err != nil || o.ID != known.ID {
 		t.Errorf("reading an order: %v", err)
 	}
+
 	get(s.Limits.Consume(t.Context(), s.account, EndpointStores))(t)
 	configure("0")
 	if c, _, err := s.Orders.Create(t.Context(), s.creation("A-2", "A-2")); err != nil || c.Replayed {
@@ -192,15 +206,18 @@ func TestStats_InFlightIsWhatHasNotEnded(t *testing.T) {
 		s := get(l.Monitor.Stats(t.Context()))(t)
 		check(t, s.InFlight == want, "%d orders in flight, want %d", s.InFlight, want)
 	}
+
 	inFlight(0)
 	vendors := envsEverywhere(t, l)
 	orders := make([]*delivery.Order, len(vendors))
 	for i, s := range vendors {
 		orders[i] = s.create(t, "X-1")
 	}
+
 	for _, o := range orders {
 		l.list(t, o.ID)
 	}
+
 	inFlight(4)
 	vendors[0].advance(t, orders[0].ID, delivery.Assigned)
 	inFlight(4)
@@ -221,16 +238,20 @@ func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
 				}
 				return text
 			}})
+
 		must(t, err)
 		t.Cleanup(func() { _ = l.Close() })
+
 		return l
 	}
+
 	use := func(l *Ledger) {
 		t.Helper()
 		if _, err := l.Limits.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders); errors.Is(err, delivery.ErrUnavailable) {
 			t.Fatal(err)
 		}
 	}
+
 	libraries := func(l *Ledger) (names []string) {
 		found := get(l.rdb.FunctionList(t.Context(), redis.FunctionListQuery{LibraryNamePattern: "*"}).Result())(t)
 		for _, library := range found {
@@ -239,6 +260,7 @@ func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
+
 	must(t, redis.NewClient(&redis.Options{Addr: server.Addr}).FunctionLoad(t.Context(),
 		"#!lua name=vendorapi_unnoted\nredis.register_function('unnoted', function() return 1 end)").Err())
 	first := open("first")

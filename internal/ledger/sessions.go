@@ -63,18 +63,22 @@ func (l Sessions) Get(ctx context.Context, id string) (*Session, error) {
 	if len(id) != base64.RawURLEncoding.EncodedLen(sessionIDSize) {
 		return nil, noSession()
 	}
+
 	key := l.sessionKey(id)
 	record, err := l.rdb.Get(ctx, key).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, noSession()
 	}
+
 	if err != nil {
 		return nil, failed("reading a session", err)
 	}
+
 	s, err := decodeSession(record)
 	if err != nil {
 		return nil, err
 	}
+
 	now := l.Now().Truncate(time.Millisecond)
 	left := min(SessionIdle, s.CreatedAt.Add(SessionLifetime).Sub(now))
 	if left <= 0 || now.Sub(s.SeenAt) >= SessionIdle {
@@ -83,12 +87,14 @@ func (l Sessions) Get(ctx context.Context, id string) (*Session, error) {
 	if now.Sub(s.SeenAt) < sessionTouch {
 		return s, nil
 	}
+
 	s.SeenAt = now
 	// XX: a session that was ended in between stays ended.
 	err = l.rdb.SetArgs(ctx, key, encodeSession(s), redis.SetArgs{Mode: "XX", TTL: left}).Err()
 	if errors.Is(err, redis.Nil) {
 		return nil, noSession()
 	}
+
 	return s, failed("keeping a session", err)
 }
 
@@ -128,9 +134,11 @@ func (c *codec) session(s *Session) {
 	if !c.writing && roles != 0 {
 		s.Roles = make([]string, min(uint(roles), maxRoles))
 	}
+
 	for i := range s.Roles {
 		c.all(&s.Roles[i])
 	}
+
 	c.all(s.Credential[:], &s.CSRF, &s.CreatedAt, &s.SeenAt)
 }
 

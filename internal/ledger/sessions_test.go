@@ -68,6 +68,7 @@ func TestSession_IDIsNotStored(t *testing.T) {
 		value := get(l.rdb.Get(t.Context(), key).Result())(t)
 		check(t, !strings.Contains(value, id), "the value of %q holds the id", key)
 	}
+
 	check(t, found == 1, "%d sessions are stored", found)
 }
 
@@ -121,10 +122,12 @@ func TestSession_LeavesRedisByItself(t *testing.T) {
 	if d := remaining(); d <= SessionIdle-time.Minute || d > SessionIdle {
 		t.Errorf("a new one stays for %s", d)
 	}
+
 	for range 35 {
 		clock.pass(20 * time.Minute)
 		get(l.Sessions.Get(t.Context(), id))(t)
 	}
+
 	if d := remaining(); d <= 19*time.Minute || d > 20*time.Minute {
 		t.Errorf("with 20 minutes to live it stays for %s", d)
 	}
@@ -206,6 +209,7 @@ func TestSession_SurvivesItsEncoding(t *testing.T) {
 		for i := range rapid.IntRange(0, maxRoles).Draw(t, "roles") {
 			s.Roles = append(s.Roles, rapid.String().Draw(t, fmt.Sprint("role ", i)))
 		}
+
 		got, err := decodeSession(string(encodeSession(s)))
 		require(t, err == nil && reflect.DeepEqual(got, s), "got %+v, %v, want %+v", got, err, s)
 	})
@@ -262,6 +266,7 @@ func TestForgiveSignIns_ForgetsThePairOnly(t *testing.T) {
 		must(t, l.Sessions.CountSignIn(t.Context(), "ayse", "192.0.2.1"))
 		must(t, l.Sessions.CountSignIn(t.Context(), "ayse", "192.0.2.2"))
 	}
+
 	must(t, l.Sessions.ForgiveSignIns(t.Context(), "ayse", "192.0.2.1"))
 	must(t, l.Sessions.CountSignIn(t.Context(), "ayse", "192.0.2.1"))
 	wantCode(t, l.Sessions.CountSignIn(t.Context(), "ayse", "192.0.2.2"), delivery.CodeRateLimited)

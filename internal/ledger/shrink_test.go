@@ -41,10 +41,13 @@ func delivered(from time.Time) []delivery.Update {
 	for status := delivery.PickingUp; status <= delivery.Delivered; status++ {
 		updates = append(updates, delivery.Update{Kind: delivery.KindStatus, Status: status})
 	}
+
 	for i := range updates {
 		updates[i].At = from.Add(time.Duration(i) * 431 * time.Second)
 	}
+
 	updates[3].Location = delivery.Location{Point: taksim, At: updates[3].At}
+
 	return updates
 }
 
@@ -83,12 +86,14 @@ func TestShrink_LeavesAtMost400BytesOfAnOrder(t *testing.T) {
 		created, _ := get2(s.Orders.Create(t.Context(), c))(t)
 		s.reports(t, created.Order, delivered(time.Now().Add(-time.Hour))...)
 	}
+
 	perOrder := func() (bytes int64) {
 		for _, key := range append(s.keys(t, kindOrder), s.keys(t, kindEnded)...) {
 			bytes += s.memory(t, key)
 		}
 		return bytes / n
 	}
+
 	before := perOrder()
 	equal(t, s.shrink(t), n, "orders looked at")
 	check(t, before > 800 && perOrder() <= 400, "%d bytes an order, %d before", perOrder(), before)
@@ -136,6 +141,7 @@ func TestShrink_KeepsWhatIsStillRead(t *testing.T) {
 			for i := range want.Changes {
 				want.Changes[i].Location = delivery.Location{}
 			}
+
 			polled, _ := get2(s.Orders.Poll(t.Context(), s.account, want.ID))(t)
 			equal(t, polled, want, "GET")
 			check(t, polled.Shrunk(), "an order without a recipient is no shrunk one")
@@ -145,6 +151,7 @@ func TestShrink_KeepsWhatIsStillRead(t *testing.T) {
 			if want.Status == delivery.Failed {
 				s.wantReport(t, delivery.Update{Order: want.ID, Kind: delivery.KindStatus, Status: delivery.Delivered}, "", s.updates(t, want.ID)+1)
 			}
+
 			u := delivery.Update{Order: want.ID, Kind: delivery.KindAccept, Status: delivery.Assigned, Courier: ali}
 			s.wantReport(t, u, delivery.CodeJobNotAvailable, s.updates(t, want.ID))
 			_, _, err := s.Orders.Cancel(t.Context(), s.account, want.ID, "", "", now)
@@ -188,6 +195,7 @@ func TestShrink_TakesAnOrderAsItIs(t *testing.T) {
 	for _, o := range read {
 		args = append(args, r.order(o.ID.Digest()), binary.BigEndian.AppendUint64(nil, o.Version), encodeShrunk(o))
 	}
+
 	equal(t, get(s.run(t.Context(), "shrink_orders", []string{r.key(kindShrunk)}, args...))(t), any(int64(1)), "orders shrunk")
 	equal(t, get(s.Orders.Get(t.Context(), open.ID))(t), moved, "an order that was changed meanwhile")
 	late := get(s.Orders.Get(t.Context(), failed.ID))(t)

@@ -116,6 +116,7 @@ func (s *Step) Change(o *delivery.Order, changes []delivery.Change) {
 		s.move(o, changes)
 		s.reached = append(s.reached, last.Status)
 	}
+
 	for i := range changes {
 		if changes[i].Kind.EventType() != "" {
 			s.Published = append(s.Published, ofOrder(&after, changes[i].Version))
@@ -133,6 +134,7 @@ func (s *Step) move(o *delivery.Order, changes []delivery.Change) {
 		s.ended = append(s.ended, orderMember(o.ID))
 		return
 	}
+
 	s.add(s.partition.jobs(last.Status, o.Fleet.ID), last.At, o.ID)
 	// The order has a timer unless it was moved before it was listed. It may be early.
 	s.timers = append(s.timers, millis(o.CreatedAt.Add(firstTimerAfter)), orderMember(o.ID))
@@ -166,6 +168,7 @@ func (s *Step) Refuse(u *delivery.Update, status delivery.Status, reason string,
 		s.events = append(append(s.events, eventLate), orderMember(u.Order)...)
 		s.events = append(binary.BigEndian.AppendUint64(s.events, uint64(millis(u.At))), 0)
 	}
+
 	s.keep(kindRefused, fields)
 }
 
@@ -211,14 +214,17 @@ func (s *Step) call() call {
 			s.command(append([]any{"ZADD", key}, page...)...)
 		}
 	}
+
 	for page := range slices.Chunk(s.timers, wordsAtOnce) {
 		s.command(append([]any{"ZADD", s.partition.key(kindTimers), "NX"}, page...)...)
 	}
+
 	for key, members := range s.removes { // after adds: a new order may leave its list in the same step
 		for page := range slices.Chunk(members, wordsAtOnce) {
 			s.command(append([]any{"ZREM", key}, page...)...)
 		}
 	}
+
 	s.publish()
 	args := []any{s.was, string(s.Token.Stored()), s.partition.prefix, s.events, len(s.conditions) / 4, len(s.changes) / 5, len(s.ended), len(s.eventsByAccount)}
 	var accountEvents []any
@@ -229,6 +235,7 @@ func (s *Step) call() call {
 	for _, part := range [][]any{s.conditions, s.changes, s.ended, accountEvents, s.commands} {
 		args = append(args, part...)
 	}
+
 	return call{keys: []string{s.partition.key(kindOwner), s.partition.key(kindEvents)}, args: args}
 }
 
@@ -264,6 +271,7 @@ func (l Ownership) Advance(ctx context.Context, steps []*Step) (result []error) 
 			}
 		}
 	}
+
 	return result
 }
 
@@ -297,6 +305,7 @@ func (l Ownership) advances(steps []*Step) (calls []call, stepsOf [][]int) {
 		}
 		calls, stepsOf = append(calls, renewal), append(stepsOf, page)
 	}
+
 	return calls, stepsOf
 }
 
@@ -305,6 +314,7 @@ func (s *Step) read(script string, values []any) error {
 	if len(values) == 0 {
 		return unreadable(script)
 	}
+
 	switch name := text(values[0]); name {
 	case "done":
 		if len(values) > 1 {

@@ -84,6 +84,7 @@ func (l Stores) CountAndGet(ctx context.Context, account delivery.AccountID, ext
 	if err != nil || reply.payload == "" {
 		return nil, reply.quota, err
 	}
+
 	s, err := decodeStore(reply.payload)
 	return s, reply.quota, err
 }
@@ -95,6 +96,7 @@ func (l Stores) Get(ctx context.Context, account delivery.AccountID, externalID 
 	if errors.Is(err, redis.Nil) {
 		return nil, delivery.Refuse(delivery.CodeStoreNotFound, "the account has no store %q", externalID)
 	}
+
 	if err != nil {
 		return nil, failed("reading a store", err)
 	}
@@ -113,9 +115,11 @@ func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice)
 		binary.BigEndian.AppendUint64(nil, s.Revision), encodeStore(&written), digest[:],
 		millis(s.ClosesAt()), r.prefix, noticeLifetime.Milliseconds(),
 	}
+
 	for i := range notices {
 		args = append(args, newNoticeID(), encodeNotice(&notices[i]))
 	}
+
 	reply, err := l.runText(ctx, "write_store", []string{
 		r.store(digest), r.keyOf(kindAccountStores, s.Account[:]), r.key(kindClosings), r.key(kindEvents),
 		r.account(s.Account), r.keyOf(kindPendingStores, s.Account[:]),
@@ -137,7 +141,9 @@ func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice)
 			"%s stores of the account wait for the answer of fleet %s, as many as its limit maxPendingStores allows; "+
 				"wait for the fleet, choose another, or ask the operator of this service for a higher limit", limit, s.Fleet)
 	}
+
 	s.Revision = written.Revision
+
 	return nil
 }
 
@@ -159,6 +165,7 @@ func (l Stores) CountOfFleets(ctx context.Context, fleets []delivery.FleetID, st
 		fleet int // its place in fleets
 		key   string
 	}
+
 	var lists []fleetList
 	for i, fleet := range fleets {
 		for _, p := range l.partitions {
@@ -178,6 +185,7 @@ func (l Stores) CountOfFleets(ctx context.Context, fleets []delivery.FleetID, st
 	for i, size := range sizes {
 		counts[lists[i].fleet] += int(size)
 	}
+
 	return counts, err
 }
 
@@ -226,6 +234,7 @@ func (l Stores) PageOfFleet(ctx context.Context, fleet delivery.FleetID, state d
 					listed[i].after = after.digest
 				}
 			}
+
 			members, problems := l.storesIn(ctx, listed, fleet, state, wanted)
 
 			for i, digests := range members {
@@ -239,6 +248,7 @@ func (l Stores) PageOfFleet(ctx context.Context, fleet delivery.FleetID, state d
 					page.keys = append(page.keys, partitions[i].key(kindStore)+digest)
 				}
 			}
+
 			partitions, sizes, errs = partitions[n:], sizes[n:], errs[n:]
 		}
 	}
@@ -247,6 +257,7 @@ func (l Stores) PageOfFleet(ctx context.Context, fleet delivery.FleetID, state d
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return StorePage{}, err
 	}
+
 	return page, err
 }
 
@@ -274,10 +285,12 @@ func (l Stores) storesIn(ctx context.Context, ranges []storeRange, fleet deliver
 		if r.isEmpty {
 			return nil
 		}
+
 		start := "-"
 		if r.after != "" {
 			start = "(" + r.after
 		}
+
 		return pipe.ZRangeArgs(ctx, redis.ZRangeArgs{
 			Key: r.partition.fleetStores(fleet, state), Start: start, Stop: "+", ByLex: true, Count: int64(limit),
 		}).Val
@@ -322,6 +335,7 @@ func (l *core) parseStoreCursor(text string) (storeCursor, error) {
 	if err != nil || !exists || c.String() != strings.ToLower(text) {
 		return storeCursor{}, invalidCursor()
 	}
+
 	return c, nil
 }
 
@@ -383,6 +397,7 @@ func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, 
 		for i, digest := range digests {
 			keys[i] = r.key(kindStore) + digest
 		}
+
 		stores, _, err := l.readStores(ctx, keys)
 		if err != nil {
 			return nil, err
@@ -392,8 +407,10 @@ func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, 
 		if len(digests) < limit {
 			break
 		}
+
 		page.Offset += page.Count
 	}
+
 	return due, nil
 }
 
@@ -451,11 +468,14 @@ func (l Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*d
 	} else {
 		err = l.search(ctx, &search, l.storeSets(&f))
 	}
+
 	err = cmp.Or(err, search.missing.err())
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, false, err
 	}
+
 	more = search.isCut || search.isFull()
+
 	return search.found[:min(limit, len(search.found))], more, err
 }
 
@@ -489,22 +509,28 @@ func (l Stores) searchAccounts(ctx context.Context, s *storeSearch) error {
 			for i, account := range some {
 				sets[i] = l.storesOf(account)
 			}
+
 			err := l.search(ctx, s, sets)
 			if err != nil {
 				return err
 			}
+
 			// Whatever comes in a later account belongs behind what is found.
 			if s.isFull() || s.isCut {
 				return nil
 			}
 		}
+
 		if !more {
 			return nil
 		}
+
 		searched += len(accounts)
 		last = accounts[len(accounts)-1]
 	}
+
 	s.isCut = true
+
 	return nil
 }
 
@@ -516,6 +542,7 @@ func (l *core) accountsWithStores(ctx context.Context, after delivery.AccountID,
 	if !after.IsZero() {
 		start = "(" + string(after[:])
 	}
+
 	read, errs := pipelinedEach(ctx, l.rdb, "listing accounts with stores", l.partitions, func(pipe redis.Pipeliner, r partition) func() []string {
 		return pipe.ZRangeArgs(ctx, redis.ZRangeArgs{
 			Key: r.list(listWithStores), Start: start, Stop: "+", ByLex: true, Count: int64(limit) + 1,
@@ -529,10 +556,12 @@ func (l *core) accountsWithStores(ctx context.Context, after delivery.AccountID,
 			}
 		}
 	}
+
 	slices.SortFunc(accounts, compareAccounts)
 	if len(accounts) > limit {
 		return accounts[:limit], true, partly(errs)
 	}
+
 	return accounts, false, partly(errs)
 }
 
@@ -547,22 +576,27 @@ func (l Stores) search(ctx context.Context, s *storeSearch, sets []storeSet) err
 				s.isCut = true
 				return nil
 			}
+
 			n := setsHolding(sizes, int64(s.unread))
 			keys, err := l.storeKeys(ctx, some[:n])
 			if err := s.take(err); err != nil {
 				return err
 			}
+
 			if len(keys) > s.unread {
 				keys = keys[:s.unread]
 				s.isCut = true
 			}
+
 			err = l.searchRecords(ctx, s, keys)
 			if err != nil {
 				return err
 			}
+
 			some, sizes = some[n:], sizes[n:]
 		}
 	}
+
 	return nil
 }
 
@@ -573,13 +607,16 @@ func (l Stores) searchRecords(ctx context.Context, s *storeSearch, keys []string
 		if err := s.take(err); err != nil {
 			return err
 		}
+
 		for _, store := range stores {
 			if s.filter.matches(store, s.folded) {
 				s.found = append(s.found, store)
 			}
 		}
+
 		s.found = firstStores(s.found, s.limit+1)
 	}
+
 	return nil
 }
 
@@ -600,6 +637,7 @@ func (l *core) sizedSets(ctx context.Context, s *storeSearch, sets []storeSet) (
 		}
 		return pipe.SCard(ctx, set.key).Val
 	})
+
 	s.missing.note(errs)
 
 	for i, set := range sets {
@@ -608,6 +646,7 @@ func (l *core) sizedSets(ctx context.Context, s *storeSearch, sets []storeSet) (
 			sizes = append(sizes, all[i])
 		}
 	}
+
 	return readable, sizes
 }
 
@@ -658,12 +697,14 @@ func (l *core) storeKeys(ctx context.Context, sets []storeSet) ([]string, error)
 		}
 		return pipe.SMembers(ctx, set.key).Val
 	})
+
 	var keys []string
 	for i, digests := range members {
 		for _, digest := range digests {
 			keys = append(keys, sets[i].partition.key(kindStore)+digest)
 		}
 	}
+
 	return keys, partly(errs)
 }
 
@@ -683,6 +724,7 @@ func (l Stores) GetAll(ctx context.Context, names []StoreName) (stores map[Store
 	for i, n := range names {
 		keys[i] = l.partitionOf(n.Account).store(delivery.OrderDigest(n.Account, n.ExternalID))
 	}
+
 	all, unreadable, err := readRecords(ctx, l.rdb, "reading stores", keys, func(i int, record string) (*delivery.Store, error) {
 		s, err := decodeStore(record)
 		if err != nil {
@@ -691,11 +733,13 @@ func (l Stores) GetAll(ctx context.Context, names []StoreName) (stores map[Store
 		l.noteReadability(keys[i], err)
 		return s, err
 	})
+
 	stores = make(map[StoreName]*delivery.Store, len(names))
 	for i, s := range all {
 		if s != nil {
 			stores[names[i]] = s
 		}
 	}
+
 	return stores, unreadable, err
 }

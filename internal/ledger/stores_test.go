@@ -54,9 +54,11 @@ func allPages(t tester, l *Ledger, fleet delivery.FleetID, state delivery.StoreS
 		for _, s := range get(l.Stores.ReadPage(context.Background(), page))(t) {
 			externalIDs = append(externalIDs, s.ExternalID)
 		}
+
 		if page.Next == "" {
 			return externalIDs
 		}
+
 		cursor = page.Next
 		between()
 	}
@@ -75,12 +77,14 @@ func commandsOf(t *testing.T, l *Ledger, call func()) map[string]int {
 		}
 		return counts
 	}
+
 	before := read()
 	call()
 	after := read()
 	for name, n := range before {
 		after[name] -= n
 	}
+
 	return after
 }
 
@@ -101,18 +105,21 @@ func TestPageOfFleet_ReadsNoStoreOfAnotherState(t *testing.T) {
 		stores := storesOfFleet(t, l, fleet, delivery.AwaitingFleetApproval)
 		equal(t, len(stores), 3, "stores that wait, at once")
 	})
+
 	check(t, calls["get"] == 3, "%d records are read for 3 stores that wait, at once", calls["get"])
 
 	calls = commandsOf(t, l, func() {
 		stores, _ := get2(l.Stores.Find(t.Context(), StoreFilter{Fleet: fleet, State: delivery.AwaitingFleetApproval}, 10))(t)
 		equal(t, len(stores), 3, "stores that wait, found")
 	})
+
 	check(t, calls["get"] == 3, "%d records are read to find 3 stores that wait", calls["get"])
 
 	calls = commandsOf(t, l, func() {
 		page := get(l.Stores.PageOfFleet(t.Context(), fleet, 0, "", 100))(t)
 		check(t, page.Len() == 100 && page.Next != "", "a page of %d, next %q", page.Len(), page.Next)
 	})
+
 	check(t, calls["get"] == 0, "finding a page reads %d records", calls["get"])
 	check(t, calls["zrange"] == 1, "finding a page that the first partition fills lists %d partitions", calls["zrange"])
 }
@@ -143,6 +150,7 @@ func TestPageOfFleet_HasEachStoreOnceWhileStoresChange(t *testing.T) {
 			must(rt, l.Stores.Write(t.Context(), s))
 			stores = append(stores, s)
 		}
+
 		var want []string
 		for _, s := range stores {
 			want = append(want, s.ExternalID)
@@ -156,12 +164,14 @@ func TestPageOfFleet_HasEachStoreOnceWhileStoresChange(t *testing.T) {
 				s.State = rapid.SampledFrom(states).Draw(rt, "new state")
 				must(rt, l.Stores.Write(t.Context(), s))
 			}
+
 			if added < 10 && rapid.Bool().Draw(rt, "another") {
 				added++
 				another := testStore(accounts[added%len(accounts)], fmt.Sprint(run, "/new", added), fleet, delivery.Active)
 				must(rt, l.Stores.Write(t.Context(), another))
 			}
 		})
+
 		slices.Sort(listed)
 		check(rt, len(slices.Compact(slices.Clone(listed))) == len(listed), "a store is listed twice: %v", listed)
 		for _, id := range want {
@@ -203,12 +213,14 @@ func TestWriteStore_ListsAreWhatTheRecordsSay(t *testing.T) {
 			if stored != nil {
 				s.Revision = stored.Revision
 			}
+
 			if rapid.Bool().Draw(rt, "outdated") {
 				outdated := *s
 				outdated.Revision += 7
 				wantError(rt, l.Stores.Write(t.Context(), &outdated), ErrConflict)
 				continue
 			}
+
 			must(rt, l.Stores.Write(t.Context(), s))
 			stores[id] = s
 		}
@@ -223,6 +235,7 @@ func TestWriteStore_ListsAreWhatTheRecordsSay(t *testing.T) {
 						want = append(want, string(digest[:]))
 					}
 				}
+
 				slices.Sort(want)
 				members := get(l.rdb.ZRangeWithScores(t.Context(), r.fleetStores(fleet, state), 0, -1).Result())(rt)
 				var got []string
@@ -230,11 +243,13 @@ func TestWriteStore_ListsAreWhatTheRecordsSay(t *testing.T) {
 					check(rt, z.Score == 0, "the score %v", z.Score)
 					got = append(got, z.Member.(string))
 				}
+
 				check(rt, slices.Equal(got, want), "state %d of fleet %s: %x, want %x", state, fleet, got, want)
 				if state == delivery.AwaitingFleetApproval && len(want) > 0 {
 					waiting = fmt.Sprint(len(want))
 				}
 			}
+
 			count, err := l.rdb.HGet(t.Context(), r.keyOf(kindPendingStores, account[:]), string(fleet[:])).Result()
 			check(rt, count == waiting && (err == nil || errors.Is(err, redis.Nil)), "%q stores wait for fleet %s, want %q, %v", count, fleet, waiting, err)
 		}
@@ -262,6 +277,7 @@ func TestWriteStore_NoMoreStoresThanTheAccountMayHave(t *testing.T) {
 		must(t, l.Stores.Write(t.Context(), s))
 		first = s
 	}
+
 	refusal := wantCode(t, write("s3"), delivery.CodeTooManyStores)
 	check(t, strings.Contains(refusal.Message, "has 3 stores") && strings.Contains(refusal.Message, "maxStores"), "%s", refusal.Message)
 	wantCode(t, errOf(l.Stores.Get(t.Context(), account, "s3")), delivery.CodeStoreNotFound)
@@ -274,6 +290,7 @@ func TestWriteStore_NoMoreStoresThanTheAccountMayHave(t *testing.T) {
 		first.State = state
 		must(t, l.Stores.Write(t.Context(), first))
 	}
+
 	wantCode(t, write("s3"), delivery.CodeTooManyStores)
 	limitStores(t, l, account, 4, 100)
 	must(t, write("s3"))
@@ -291,6 +308,7 @@ func TestWriteStore_NoMoreStoresWaitForAFleetThanTheAccountMayHave(t *testing.T)
 		stores[i] = testStore(account, fmt.Sprint("s", i), fleet, delivery.Active)
 		must(t, l.Stores.Write(t.Context(), stores[i]))
 	}
+
 	await := func(s *delivery.Store, fleet delivery.FleetID) error {
 		asked := *s
 		asked.Fleet, asked.State = fleet, delivery.AwaitingFleetApproval
@@ -345,6 +363,7 @@ func TestWriteStore_ConcurrentWritesPassNoLimit(t *testing.T) {
 				errs[i] = gateways[i%2].Stores.Write(t.Context(), s)
 			})
 		}
+
 		group.Wait()
 		written := 0
 		for _, err := range errs {
@@ -354,6 +373,7 @@ func TestWriteStore_ConcurrentWritesPassNoLimit(t *testing.T) {
 			}
 			wantCode(t, err, delivery.CodeTooManyStores)
 		}
+
 		equal(t, written, c.want, name+" that are taken")
 		equal(t, len(storesOfFleet(t, l, fleet, 0)), c.want, name)
 	}
@@ -372,6 +392,7 @@ func TestStores_AnUnreadableRecordIsLeftOutAndLoggedOnce(t *testing.T) {
 		s.ClosingDate = midnight
 		must(t, l.Stores.Write(t.Context(), s))
 	}
+
 	spoilt := l.partitionOf(accounts[2]).store(delivery.OrderDigest(accounts[2], "S-2"))
 	record := get(l.rdb.Get(t.Context(), spoilt).Result())(t)
 	want := []string{"S-0", "S-1", "S-3", "S-4"}
@@ -381,17 +402,21 @@ func TestStores_AnUnreadableRecordIsLeftOutAndLoggedOnce(t *testing.T) {
 		for limit := 1; limit <= 5; limit++ {
 			equal(t, slices.Sorted(slices.Values(allPages(t, l, fleet, delivery.Active, limit, func() {}))), want, "stores of all pages")
 		}
+
 		equal(t, len(storesOfFleet(t, l, fleet, delivery.Active)), len(want), "stores of the fleet")
 		for _, f := range []StoreFilter{{}, {Fleet: fleet}, {Text: "s-"}} {
 			found, more := get2(l.Stores.Find(t.Context(), f, 10))(t)
 			check(t, len(found) == len(want) && !more, "%+v: %d stores, more %v", f, len(found), more)
 		}
+
 		due := 0
 		for partition := range l.partitions {
 			due += len(get(l.Lifecycle.DueStores(t.Context(), partition, midnight.Add(48*time.Hour), 10))(t))
 		}
+
 		equal(t, due, len(want), "stores whose closing day is over")
 	}
+
 	equal(t, strings.Count(logs.String(), "a record cannot be read"), 1, "lines in the log")
 
 	must(t, l.rdb.Set(t.Context(), spoilt, record, 0).Err())
@@ -409,6 +434,7 @@ func TestDueStores_PassesOverUnreadableOnes(t *testing.T) {
 		s.ClosingDate = day.AddDate(0, 0, i)
 		must(t, l.Stores.Write(t.Context(), s))
 	}
+
 	inPartition := l.partitionOf(account)
 	for _, id := range []string{"broken-1", "broken-2"} {
 		must(t, l.rdb.Set(t.Context(), inPartition.store(delivery.OrderDigest(account, id)), garbage, 0).Err())

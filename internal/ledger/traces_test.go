@@ -29,6 +29,7 @@ func envsEverywhere(t *testing.T, l *Ledger) []*env {
 			missing--
 		}
 	}
+
 	return vendors
 }
 
@@ -40,6 +41,7 @@ func wantListsBounded(t *testing.T, list func(ctx context.Context, l *Ledger, li
 	for _, limit := range []int{-1, 0, 1001} {
 		check(t, list(t.Context(), l, limit) != nil, "a list of %d is answered", limit)
 	}
+
 	must(t, list(t.Context(), l, 1000))
 	err := list(overContext(t), l, 1)
 	check(t, errors.Is(err, delivery.ErrUnavailable), "got %v", err)
@@ -58,10 +60,12 @@ func TestRefusedUpdates_NewestFirstOverAllPartitions(t *testing.T) {
 		get(s.Orders.Report(t.Context(), u, time.Now()))(t)
 		updates = append(updates, u)
 	}
+
 	for n, u := range updates {
 		vendors[0].step(t, u.Order.Partition(), func(step *Step) { step.Refuse(&u, delivery.Searching, "illegal_move", n == 7) })
 		vendors[0].tick(t) // ids of different partitions are compared by their milliseconds
 	}
+
 	got := get(l.Monitor.RefusedUpdates(t.Context(), 5))(t)
 	require(t, len(got) == 5, "%d refused updates", len(got))
 	for i, r := range got {
@@ -88,11 +92,13 @@ func TestRefusedUpdates_ShowsWhatItCan(t *testing.T) {
 	} {
 		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[1].key(kindRefused), Values: values}).Err())
 	}
+
 	got := get(l.Monitor.RefusedUpdates(t.Context(), 10))(t)
 	require(t, len(got) == 5, "%+v", got)
 	for i := range 3 {
 		check(t, strings.HasPrefix(got[i].Reason, "unreadable: ") && got[i].Update.Order.IsZero() && !got[i].At.IsZero(), "%+v", got[i])
 	}
+
 	check(t, got[3].Update == strange && got[3].Account.IsZero(), "%+v", got[3])
 	check(t, got[4].Update == gone && got[4].Account.IsZero() && got[4].Status == delivery.Delivered && !got[4].Late && got[4].Reason == fmt.Sprintf("0x%x", "swap\x00after the end"),
 		"%+v", got[4])
@@ -123,8 +129,10 @@ func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 		id := messages[0].Messages[0].ID
 		must(t, reader.deadLetter(t.Context(), streamRef{r, r.key(kind)}, id, reason))
 		s.tick(t)
+
 		return id
 	}
+
 	ids := []string{deadLetter(kindEvents, "a defect"), deadLetter(kindUpdates, "another"), deadLetter(kindEvents, "unreadable")}
 	want := []struct{ stream, reason, order string }{{"events", "unreadable", ""}, {"updates", "another", o.ID.String()}, {"events", "a defect", o.ID.String()}}
 	got := get(l.Monitor.DeadLetters(t.Context(), 10))(t)
@@ -133,6 +141,7 @@ func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 		check(t, d.Partition == 2 && d.Stream == want[i].stream && d.EntryID == ids[2-i] && d.Role == "status" && d.Reason == want[i].reason && d.Fields["order"] == want[i].order && !d.At.Before(began),
 			"%d: %+v", i, d)
 	}
+
 	f := got[0].Fields
 	check(t, f["e"] == "0x096e6f6e73656e7365" && f["other"] == strings.Repeat("ş", 256)+"…", "fields %q", f)
 	must(t, l.rdb.XTrimMaxLen(t.Context(), r.key(kindEvents), 0).Err())
@@ -151,6 +160,7 @@ func TestDeadLetters_DamagedOnesHideNoOther(t *testing.T) {
 	} {
 		must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindDeadLetters), Values: values}).Err())
 	}
+
 	got := get(s.Monitor.DeadLetters(t.Context(), 10))(t)
 	check(t, len(got) == 3 && got[0].Reason == "" && got[1].Reason == "not an entry" && got[1].EntryID == "nonsense" && got[2].Reason == "not a stream" && strings.HasPrefix(got[2].Stream, "0x") && got[2].Fields == nil,
 		"%+v", got)
@@ -186,6 +196,7 @@ func FuzzPrintable(f *testing.F) {
 	for _, seed := range []string{"Beyoğlu", "a\x00b", "\xff\xfe", strings.Repeat("ş", 400), strings.Repeat("\x80", 600)} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		shown := printable(text)
 		check(t, utf8.ValidString(shown) && len(shown) <= mostPrintable+len("0x…") && (shown == "") == (text == "") && !strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }),
@@ -204,9 +215,11 @@ func TestLateReports_AreFoundAmongAllThatWasRefused(t *testing.T) {
 		values := append([]any{"u", encodeUpdate(u), "status", byte(delivery.Failed), "reason", "r"}, more...)
 		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[1].key(kindRefused), Values: values}).Err())
 	}
+
 	for range 1500 {
 		refuse(&other, "late", "1")
 	}
+
 	refuse(&late)
 	late.At = at.Add(time.Second)
 	refuse(&late, "late", "1")
@@ -223,6 +236,7 @@ func TestLateReports_AreFoundAmongAllThatWasRefused(t *testing.T) {
 		check(t, order == late.Order, "a report of %s", order)
 		found = append(found, reported.Sub(at).Truncate(time.Second))
 	}
+
 	check(t, slices.Equal(found, []time.Duration{time.Second, time.Minute}), "%v", found)
 	check(t, reports.Has(late.Order, at.Add(time.Second)) && !reports.Has(late.Order, at) && !reports.Has(other.Order, at), "Has is wrong: %v", found)
 	check(t, !reports.MayBeDropped(late.Order, at.AddDate(-1, 0, 0)), "nothing was dropped")
@@ -238,6 +252,7 @@ func TestLateReports_SayWhatMayBeDropped(t *testing.T) {
 	for range refusedKept {
 		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[1].key(kindRefused), Values: []any{"u", "nonsense"}})
 	}
+
 	_, err := pipe.Exec(t.Context())
 	must(t, err)
 

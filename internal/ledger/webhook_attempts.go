@@ -73,22 +73,28 @@ func (c *codec) line(a *AttemptRecord, kind byte) {
 	if a.Replay {
 		flags |= lineReplay
 	}
+
 	if a.Probe {
 		flags |= lineOfProbe
 	}
+
 	if kind == lineProbe {
 		c.all(&probes)
 	}
+
 	c.all(&outcome, &flags, &a.Attempt, &a.At, &a.HTTPStatus, &millis, &a.NextAt, &a.event, &a.Event, &a.Error, &a.Answer)
 	if c.writing {
 		return
 	}
+
 	if kind == lineProbe {
 		a.Probes = int(probes)
 	}
+
 	if int(outcome) < len(lineOutcomes) {
 		a.State = lineOutcomes[outcome]
 	}
+
 	a.Replay, a.Probe, a.Millis = flags&lineReplay != 0, flags&lineOfProbe != 0, int64(millis)
 }
 
@@ -106,16 +112,19 @@ func (r partition) decodeLine(line string) (a AttemptRecord, err error) {
 	default:
 		c.err = fmt.Errorf("line of kind %d: %w", kind, errShortRecord)
 	}
+
 	event, err := parseEvent(r, a.event)
 	if err = cmp.Or(c.err, err); err != nil {
 		return a, fmt.Errorf("attempt log: %w", err)
 	}
+
 	if event.Notice != "" {
 		a.EventID = event.Notice
 	} else {
 		a.Event = string(event.Kind.EventType())
 		a.EventID, a.OrderID = delivery.EventID(event.Order, event.Version), event.Order.String()
 	}
+
 	return a, nil
 }
 
@@ -134,12 +143,15 @@ func (r partition) decodeOutcomes(values map[string]any) ([]AttemptRecord, error
 		if err != nil {
 			return nil, err
 		}
+
 		copy(record.Account[:], account)
 		records = append(records, record)
 	}
+
 	if len(records) == 0 {
 		return nil, fmt.Errorf("outcomes: %w", errShortRecord)
 	}
+
 	return records, nil
 }
 
@@ -150,16 +162,19 @@ func (a *AttemptRecord) Lines(d *Delivery, failedProbe bool) (line, unanswered [
 	if failedProbe {
 		kind = lineProbe
 	}
+
 	a.event = d.reference()
 	isNotice := a.event[0] == eventNotice // an order's names its type
 	if isNotice {
 		a.Event = string(d.Type)
 	}
+
 	line = a.appendLine(make([]byte, 0, 96+len(a.Error)+len(a.Answer)), kind)
 	unanswered = line
 	if a.Answer != "" {
 		unanswered = append(slices.Clone(line[:len(line)-len(appendText(nil, a.Answer))]), 0)
 	}
+
 	return line, unanswered
 }
 
@@ -176,6 +191,7 @@ func (l Webhooks) LastAttempts(ctx context.Context, account delivery.AccountID, 
 	if err != nil {
 		return nil, failed("reading the attempt log", err)
 	}
+
 	records := make([]AttemptRecord, 0, len(lines))
 	for _, line := range lines {
 		chunk := []string{line}
@@ -184,6 +200,7 @@ func (l Webhooks) LastAttempts(ctx context.Context, account delivery.AccountID, 
 				chunk = append(chunk, f.text())
 			}
 		}
+
 		for _, line := range slices.Backward(chunk) {
 			record, err := r.decodeLine(line)
 			if err != nil {
@@ -192,5 +209,6 @@ func (l Webhooks) LastAttempts(ctx context.Context, account delivery.AccountID, 
 			records = append(records, record)
 		}
 	}
+
 	return records[:min(n, len(records))], nil
 }

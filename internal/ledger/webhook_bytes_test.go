@@ -22,10 +22,12 @@ func heapOf[T any](n int, newValue func() T) int {
 	for i := range values {
 		values[i] = newValue()
 	}
+
 	runtime.GC()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	runtime.KeepAlive(values)
+
 	return int(after.HeapAlloc) - int(before.HeapAlloc)
 }
 
@@ -45,6 +47,7 @@ func orderRecord(draft *delivery.OrderDraft, fleetName string, changes []deliver
 		}
 		record = appendChange(record, change)
 	}
+
 	return string(record)
 }
 
@@ -60,6 +63,7 @@ func TestDelivery_BytesAreAboutWhatItTakes(t *testing.T) {
 			Note: longest(500)},
 		PackageNote: longest(500),
 	}
+
 	courier := delivery.Courier{Name: "Mehmet Yılmaz", Phone: "5329876543", VehicleType: "motorcycle"}
 	longCourier := delivery.Courier{Name: longest(200), Phone: "5329876543", VehicleType: longest(32)}
 	small := &delivery.OrderDraft{ExternalStoreID: "1", ExternalOrderID: "2", Recipient: delivery.Recipient{Phone: "5321234567"}}
@@ -72,6 +76,7 @@ func TestDelivery_BytesAreAboutWhatItTakes(t *testing.T) {
 		"the largest order": orderRecord(largest, longest(200),
 			slices.Repeat([]delivery.Change{{Kind: delivery.CourierReplaced, Courier: longCourier}}, 200)),
 	}
+
 	for name, record := range orders {
 		o := get(decodeOrder(record, number))(t)
 		last := o.Changes[len(o.Changes)-1]
@@ -132,6 +137,7 @@ func TestDelivery_BytesOfASharedOrderAreAnUpperBound(t *testing.T) {
 	for _, d := range readAll() {
 		counted += d.Bytes()
 	}
+
 	check(t, counted >= taken, "%d bytes are counted, and %d taken", counted, taken)
 }
 

@@ -69,6 +69,7 @@ func (d *Delivery) Bytes() int {
 			bytes += courierTexts(&c.Courier)
 		}
 	}
+
 	return bytes
 }
 
@@ -144,6 +145,7 @@ func (u *Unscheduled) replays() string {
 	if u.ReplayedAt != 0 {
 		text = "@" + strconv.FormatInt(u.ReplayedAt, 10)
 	}
+
 	if u.AskedAt != 0 {
 		text += "+" + strconv.FormatInt(u.AskedAt, 10)
 	}
@@ -173,10 +175,12 @@ func (l Ownership) Scheduled(ctx context.Context, queries []ScheduleQuery) ([][]
 	if err != nil {
 		return nil, err
 	}
+
 	type queried struct {
 		*Scheduled
 		query *ScheduleQuery
 	}
+
 	found := make([][]*Scheduled, len(queries))
 	var all []queried
 	for i, read := range reads {
@@ -185,6 +189,7 @@ func (l Ownership) Scheduled(ctx context.Context, queries []ScheduleQuery) ([][]
 			found[i], all = append(found[i], s), append(all, queried{s, &queries[i]})
 		}
 	}
+
 	events := newEventReader(ctx)
 	_, err = pipelined(ctx, l.rdb, "reading scheduled events", all, func(pipe redis.Pipeliner, s queried) func() *Delivery {
 		r := l.partitions[s.query.Partition]
@@ -204,10 +209,13 @@ func (l Ownership) Scheduled(ctx context.Context, queries []ScheduleQuery) ([][]
 			if s.Delivery == nil { // only its ids are known
 				s.Delivery = r.goneEvent(s.Key)
 			}
+
 			s.Delivery.Account, s.Delivery.ReplayedAt = s.query.Account, timeOf(s.ReplayedAt)
+
 			return s.Delivery
 		}
 	})
+
 	return found, err
 }
 
@@ -244,6 +252,7 @@ func (e *eventReader) read(pipe redis.Pipeliner, r partition, key string) (event
 		o = &sharedOrder{record: pipe.Get(e.ctx, orderKey)}
 		e.orders[orderKey] = o
 	}
+
 	return func() (*Delivery, string) {
 		o.decode(r)
 		return o.event(key)
@@ -255,11 +264,14 @@ func decodeNoticeEvent(key string, record *redis.StringCmd) (d *Delivery, gone s
 	if errors.Is(record.Err(), redis.Nil) {
 		return nil, "the event's body has expired"
 	}
+
 	n, err := decodeNotice(record.Val())
 	if err != nil {
 		return nil, unreadableReason(err)
 	}
+
 	kind := strings.Clone(string(n.Type)) // a part of the record would keep all of it in memory, besides Data
+
 	return &Delivery{Account: n.Account, Key: key, EventID: key[1:], Type: delivery.EventType(kind), OccurredAt: n.OccurredAt, Data: n.Data}, ""
 }
 
@@ -268,17 +280,20 @@ func (o *sharedOrder) decode(r partition) {
 	if o.isDecoded {
 		return
 	}
+
 	o.isDecoded = true
 
 	if errors.Is(o.record.Err(), redis.Nil) {
 		o.gone = "the order is no longer stored"
 		return
 	}
+
 	order, err := decodeOrder(o.record.Val(), r.number)
 	if err != nil {
 		o.gone = unreadableReason(err)
 		return
 	}
+
 	o.order = order
 }
 
@@ -294,6 +309,7 @@ func (o *sharedOrder) event(key string) (d *Delivery, gone string) {
 	if d == nil || d.Version != version {
 		return nil, "the order has no such version"
 	}
+
 	return d, ""
 }
 
@@ -304,10 +320,12 @@ func (r partition) goneEvent(key string) *Delivery {
 		d.EventID = key[1:]
 		return d
 	}
+
 	f := fields{rest: key[min(15, len(key)):]}
 	d.Version = f.uint64()
 	d.Type = delivery.ChangeKind(f.byte()).EventType()
 	d.EventID = delivery.EventID(r.orderOfMember(key[1:min(15, len(key))]), d.Version)
+
 	return d
 }
 
@@ -375,6 +393,7 @@ func (l *core) decodeFacts(account delivery.AccountID, values map[string]string)
 		ProbeRequest: probeRequest(values), Unreadable: err, Waiting: int(number(values["waiting"])),
 		Limits: EndpointLimits{InFlight: int(number(values["in_flight"])), PerSecond: int(number(values["pace"]))},
 	}
+
 	unpack(values["gate"], func(c *codec) { c.breaker(&f.Breaker) })
 	unpack(values["tally"], func(c *codec) { c.tally(&f.Tally) })
 	return f
@@ -410,9 +429,11 @@ func (l Ownership) Pending(ctx context.Context, partition int, page func([]deliv
 				pending = append(pending, id)
 			}
 		}
+
 		if len(pending) == 0 {
 			return nil
 		}
+
 		return page(pending)
 	}
 
@@ -421,6 +442,7 @@ func (l Ownership) Pending(ctx context.Context, partition int, page func([]deliv
 			return err
 		}
 	}
+
 	return l.eachAccountOf(ctx, l.partitions[partition:partition+1], look)
 }
 
@@ -438,8 +460,10 @@ func (l Ownership) Ended(ctx context.Context, partition int, since string) (map[
 				ended[outcomes[i].EventID] = true
 			}
 		}
+
 		return nil
 	})
+
 	return ended, err
 }
 
@@ -454,23 +478,28 @@ func (l Ownership) Backlogs(ctx context.Context, endpoints []EndpointAt) ([]Back
 	if len(endpoints) == 0 {
 		return nil, nil
 	}
+
 	queries := make([]ScheduleQuery, len(endpoints))
 	for i, e := range endpoints {
 		queries[i] = ScheduleQuery{Partition: e.Partition, Account: e.Account, Until: math.MaxInt64, Limit: 1, Known: func(string) bool { return false }}
 	}
+
 	first, err := l.Scheduled(ctx, queries)
 	if err != nil {
 		return nil, err
 	}
+
 	backlogs, err := pipelined(ctx, l.rdb, "reading schedules", endpoints, func(pipe redis.Pipeliner, e EndpointAt) func() Backlog {
 		count := pipe.ZCard(ctx, l.partitions[e.Partition].keyOf(kindRetries, e.Account[:]))
 		return func() Backlog { return Backlog{Events: count.Val()} }
 	})
+
 	for i := range backlogs {
 		if len(first[i]) > 0 {
 			backlogs[i].Oldest = first[i][0].Delivery.OccurredAt
 		}
 	}
+
 	return backlogs, err
 }
 
@@ -513,10 +542,12 @@ func (t *Tally) Turn(now int64) {
 	if t.Hour == hour {
 		return
 	}
+
 	previous := Tally{}
 	if t.Hour == hour-1 {
 		previous = *t
 	}
+
 	t.Hour, t.OK, t.Failed, t.PreviousOK, t.PreviousFailed = hour, 0, 0, previous.OK, previous.Failed
 }
 
@@ -552,6 +583,7 @@ func (s *Step) Schedule(account delivery.AccountID, spill bool, events []Schedul
 		if spill {
 			words = append(words, "NX")
 		}
+
 		attempts := []any{"HSET", s.partition.keyOf(kindAttempts, account[:])}
 		for _, e := range page {
 			words = append(words, e.Due, e.Key)
@@ -559,6 +591,7 @@ func (s *Step) Schedule(account delivery.AccountID, spill bool, events []Schedul
 				attempts = append(attempts, e.Key, attemptsText(e.Attempts, e.ReplayedAt))
 			}
 		}
+
 		s.command(words...)
 		if len(attempts) > 2 {
 			s.command(attempts...)
@@ -587,13 +620,16 @@ func (s *Step) Unschedule(account delivery.AccountID, events []Unscheduled) {
 	if len(events) == 0 {
 		return
 	}
+
 	words := []any{
 		unscheduleCommand,
 		s.partition.keyOf(kindRetries, account[:]), s.partition.keyOf(kindAttempts, account[:]), s.partition.replayed(account),
 	}
+
 	for i := range events {
 		words = append(words, events[i].Key, events[i].replays())
 	}
+
 	s.command(words...)
 }
 
@@ -628,20 +664,25 @@ func (s *Step) Endpoint(account delivery.AccountID, c *EndpointChange) {
 			set = append(set, "gate", pack(func(p *codec) { p.breaker(c.Breaker) }))
 		}
 	}
+
 	if c.Tally != nil {
 		set = append(set, "tally", pack(func(p *codec) { p.tally(c.Tally) }), "waiting", c.Waiting)
 	}
+
 	if c.State != "" {
 		set = append(set, "state", string(c.State), "since", c.StateSince)
 		// Only one that is in the list has a URL.
 		s.command("ZADD", s.partition.list(listReceivers), "XX", receiverScore(c.State, c.StateSince), account[:])
 	}
+
 	if c.Proven != 0 {
 		s.command(proveCommand, key, c.Proven)
 	}
+
 	if c.ProbeAnswered != 0 {
 		set = append(set, "probed", c.ProbeAnswered)
 	}
+
 	for _, words := range [][]any{set, unset} {
 		if len(words) > 2 {
 			s.command(words...)
@@ -686,6 +727,7 @@ func (s *Step) Log(account delivery.AccountID, lines [][]byte, kept int, again b
 		s.command("LPUSH", key, lines[0])
 		return
 	}
+
 	chunk := lines[0]
 	if len(lines) > 1 {
 		chunk = []byte{lineChunk}
@@ -693,6 +735,7 @@ func (s *Step) Log(account delivery.AccountID, lines [][]byte, kept int, again b
 			chunk = append(binary.AppendUvarint(chunk, uint64(len(line))), line...)
 		}
 	}
+
 	s.command("LPUSH", key, chunk)
 	s.command("LTRIM", key, 0, kept-1)
 }

@@ -55,6 +55,7 @@ func TestWriteEndpoint_AnswersAndNotes(t *testing.T) {
 			for _, call := range c.calls {
 				s.writes(t, call[0].(string), call[1:]...)
 			}
+
 			version := func() int64 { return number(s.rdb.HGet(t.Context(), s.key(kindEndpoint), "version").Val()) }
 			notes, before := s.noted(t), version()
 			equal(t, s.writes(t, c.last[0].(string), c.last[1:]...), c.want, "answer")
@@ -90,6 +91,7 @@ func TestWriteEndpoint_GateAndProbe(t *testing.T) {
 			if !c.open {
 				want = Facts{State: EndpointHealthy, StateSince: s.ms.Load()}
 			}
+
 			check(t, f.Breaker.Open == c.open && (f.ProbeRequest > 0) == c.probe && f.State == want.State && f.StateSince == want.StateSince && (f.Moved == f.Version) == (!c.open || c.call[0] != "rotate"),
 				"facts %+v", f)
 		})
@@ -184,6 +186,7 @@ func TestSetURL_AwaitsTheEndOfWhatWaitedForADeletedOne(t *testing.T) {
 		tried = true
 		s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) })
 	}})
+
 	third, secret := get2(gateway.Webhooks.SetURL(t.Context(), s.account, "https://third.example/"))(t)
 	check(t, tried && secret != "" && third.Secret == secret && third.Backlog == 0 && third.Earlier == nil && third.Proven, "registered again: %+v", third)
 }
@@ -203,6 +206,7 @@ func TestLimits_KeepAndClear(t *testing.T) {
 		e, facts := s.endpoint(t), get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)
 		check(t, e.Limits == test.want && facts[0].Limits == test.want && e.Version == version, "set %+v: %+v and %+v, want %+v", test.set, e, facts[0].Limits, test.want)
 	}
+
 	// They are an operator's: the vendor's DELETE and PUT change nothing about them.
 	must(t, s.Webhooks.Delete(t.Context(), s.account))
 	equal(t, s.register(t).Limits, EndpointLimits{InFlight: 3}, "registered again with")
@@ -242,6 +246,7 @@ func TestEndpoint_CountsTheScheduleAndWhatIsInMemory(t *testing.T) {
 		Undelivered:    5,
 		NotSent:        6,
 	}
+
 	scheduled, unscheduled := noticeKey("evt_1"), noticeKey("evt_2")
 
 	for _, c := range []struct {
@@ -320,6 +325,7 @@ func TestSecrets_OldKeysStillOpen(t *testing.T) {
 		keys.Keys["k1"] = testSecrets.Keys["k1"]
 		return openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Secrets, c.Now = keys, s.now })
 	}
+
 	renewed := with("k2", "k2")
 	e := get(renewed.Webhooks.Endpoint(t.Context(), s.account))(t)
 	check(t, e.Secret == first, "secret %s, want %s", e.Secret, first)
@@ -366,6 +372,7 @@ func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 	for field, value := range raw {
 		check(t, !strings.Contains(value, "whsec_"), "field %s holds a secret in clear", field)
 	}
+
 	// Another key opens nothing, and the right one nothing for another account.
 	stranger := openTest(t, func(c *Config) {
 		c.Secrets = SecretKeys{Current: "k2", Keys: map[string][]byte{"k2": make([]byte, 32)}}
@@ -413,12 +420,14 @@ func TestRotateFleetSecret_OldOneWorksUntilItsTimeIsOver(t *testing.T) {
 		got := l.Fleets.VerifySecret(f.ID, hash, at)
 		check(t, got == want, "secret %d at %s: %t", hash[0], at.Sub(now), got)
 	}
+
 	for range 2 { // the second time nothing changes
 		until := get(l.Fleets.RotateSecret(t.Context(), f.ID, second, 24*time.Hour, false))(t)
 		verify(second, now, true)
 		verify(testHash, until.Add(-time.Second), true)
 		verify(testHash, until.Add(time.Second), false)
 	}
+
 	// A change of the fleet keeps both.
 	get(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Name = "Yeni"; return nil }))(t)
 	verify(second, now, true)
@@ -438,6 +447,7 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 		}
 		return func(c *Config) { c.Secrets = keys }
 	}
+
 	old := openTest(t, with("a", "a"))
 	again := sameDatabase(old)
 	accounts := []delivery.AccountID{newAccount(t, old, plenty()), delivery.FinanceAccount, newAccount(t, old, plenty())}
@@ -446,6 +456,7 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 		_, issued := get2(old.Webhooks.SetURL(t.Context(), id, "https://example.com/"))(t)
 		secrets[id] = issued
 	}
+
 	get(old.Webhooks.RotateSecret(t.Context(), accounts[1], false))(t)
 	rotated := get(old.Webhooks.RotateSecret(t.Context(), accounts[1], false))(t)
 
@@ -453,6 +464,7 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 	for _, want := range []int{4, 0} { // three of them are finance's; then there is nothing left
 		equal(t, get(both.Webhooks.Reseal(t.Context()))(t), want, "sealed again")
 	}
+
 	alone := openTest(t, again, with("b", "b"))
 	first := get(alone.Webhooks.Endpoint(t.Context(), accounts[0]))(t)
 	second := get(alone.Webhooks.Endpoint(t.Context(), accounts[1]))(t)
@@ -464,6 +476,7 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 	if n, err := strange.Webhooks.Reseal(t.Context()); err == nil || n != 0 {
 		t.Errorf("sealed %d secrets again without the key that opens them: %v", n, err)
 	}
+
 	equal(t, get(alone.Webhooks.Reseal(t.Context()))(t), 0, "after the vain try secrets were to be sealed")
 }
 

@@ -35,6 +35,7 @@ func TestAttempts_AreReadAsTheyWereMade(t *testing.T) {
 		{Attempt: 14, State: StateUndelivered, HTTPStatus: 500, Error: "status: 500"},
 		{State: StateNotSent, Error: NoEndpointError},
 	}
+
 	var lines [][]byte
 	for i := range want {
 		a := &want[i]
@@ -43,6 +44,7 @@ func TestAttempts_AreReadAsTheyWereMade(t *testing.T) {
 		if d.Type == "" {
 			d.Type = delivery.StoreActivated
 		}
+
 		line, unanswered := a.Lines(d, a.Probe)
 		lines = append(lines, line)
 		again := get(s.partitions[0].decodeLine(string(unanswered)))(t)
@@ -52,16 +54,19 @@ func TestAttempts_AreReadAsTheyWereMade(t *testing.T) {
 			a.OrderID = o.ID.String()
 		}
 	}
+
 	slices.Reverse(want)
 	s.owns(t, func(step *Step) { step.Log(s.account, lines, 10, false) })
 	log := s.attempts(t, "")
 	for i := range log {
 		log[i].event = want[i].event
 	}
+
 	equal(t, log, want, "the log")
 	for state, n := range map[string]int{StateRetrying: 2, StateDelivered: 1, StateUndelivered: 1, StateNotSent: 1} {
 		equal(t, len(s.attempts(t, state)), n, state)
 	}
+
 	equal(t, get(s.Webhooks.LastAttempts(t.Context(), s.account, 2))(t)[1].State, StateUndelivered, "the second of the chunk is")
 }
 
@@ -74,6 +79,7 @@ func TestAttempts_AtMostTwoHundredAreShown(t *testing.T) {
 		}
 		s.owns(t, func(step *Step) { step.Log(s.account, lines, attemptsShown, false) })
 	}
+
 	log := s.attempts(t, "")
 	check(t, len(log) == attemptsShown && log[0].Attempt == 256 && log[199].Attempt == 57, "%d shown, from %d to %d", len(log), log[0].Attempt, log[len(log)-1].Attempt)
 }
@@ -88,6 +94,7 @@ func TestTries_GoOnceTheyAreExported(t *testing.T) {
 	for range failures {
 		s.ends(t, StateRetrying, key)
 	}
+
 	s.ends(t, StateDelivered, key)
 	length := func() [2]int64 {
 		return [2]int64{s.rdb.XLen(t.Context(), s.partitions[0].key(kindOutcomes)).Val(), s.rdb.XLen(t.Context(), s.partitions[0].key(kindTries)).Val()}
@@ -96,6 +103,7 @@ func TestTries_GoOnceTheyAreExported(t *testing.T) {
 		t.Helper()
 		get(s.worker.Lifecycle.Trim(t.Context(), 0, 25*time.Hour))(t)
 	}
+
 	trim()
 	equal(t, length(), [2]int64{1, failures}, "before it is exported")
 	entries := collectFrom(t, s.Ledger, s.partitions, RoleExport, 1+1+failures)
@@ -103,6 +111,7 @@ func TestTries_GoOnceTheyAreExported(t *testing.T) {
 	for i := range entries {
 		kinds.WriteByte(entries[i].kind())
 	}
+
 	check(t, strings.Count(kinds.String(), "V") == failures && strings.Count(kinds.String(), "v") == 1, "streams %s", &kinds)
 	trim()
 	equal(t, length(), [2]int64{1, failures}, "while it is being exported")

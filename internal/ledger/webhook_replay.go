@@ -51,10 +51,12 @@ func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay
 	if err != nil {
 		return 0, failed("beginning a replay", err)
 	}
+
 	if !free {
 		return 0, &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: replayLease,
 			Message: "another replay of this account is in progress"}
 	}
+
 	defer l.rdb.Del(context.WithoutCancel(ctx), lease)
 
 	queued, err := replay(limited)
@@ -63,6 +65,7 @@ func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay
 		err = &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: time.Second,
 			Message: fmt.Sprintf("%v; %d events of this one are queued", errReplayTooLong, queued)}
 	}
+
 	return queued, err
 }
 
@@ -77,15 +80,19 @@ func (l Webhooks) ReplayEvents(ctx context.Context, account delivery.AccountID, 
 			if slices.Contains(eventIDs[:i], eventID) {
 				continue
 			}
+
 			event, err := l.replayable(ctx, account, eventID)
 			if err != nil {
 				return 0, err
 			}
+
 			if event == (Event{}) {
 				return 0, delivery.Refuse(delivery.CodeEventNotFound, "the account has no event %.100q, or it is no longer stored", eventID)
 			}
+
 			events = append(events, event)
 		}
+
 		return l.queueReplays(ctx, account, events, 0)
 	})
 }
@@ -97,23 +104,29 @@ func (l *core) replayable(ctx context.Context, account delivery.AccountID, event
 		if err != nil || found[0] == nil || found[0].Account != account {
 			return Event{}, err
 		}
+
 		change, ok := found[0].At(version)
 		event := Event{Order: id, Version: version, Kind: change.Kind}
 		if !ok || change.Version != version || !event.IsSent() {
 			return Event{}, nil
 		}
+
 		return event, nil
 	}
+
 	record, err := l.rdb.Get(ctx, l.partitionOf(account).keyOf(kindNotice, []byte(eventID))).Result()
 	if errors.Is(err, redis.Nil) {
 		return Event{}, nil
 	}
+
 	if err != nil {
 		return Event{}, failed("reading a notice", err)
 	}
+
 	if n, err := decodeNotice(record); err != nil || n.Account != account {
 		return Event{}, err
 	}
+
 	return Event{Notice: eventID}, nil
 }
 
@@ -134,6 +147,7 @@ func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, s
 	if charge == nil {
 		charge = func() error { return nil }
 	}
+
 	stream := l.partitionOf(account).keyOf(kindAccountEvents, account[:])
 	replay := replaySince{core: l.core, account: account, charge: charge}
 	queued, err := l.replayWithURL(ctx, account, func(ctx context.Context) (int, error) {
@@ -141,11 +155,13 @@ func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, s
 		if err != nil {
 			return 0, err
 		}
+
 		err = l.eachReplayPage(ctx, stream, start, end, replay.payForPage, func(page []redis.XMessage) error {
 			return replay.queuePage(ctx, page)
 		})
 		return replay.queued, err
 	})
+
 	return queued, unfinished(err, replay.reached)
 }
 
@@ -185,6 +201,7 @@ func (r *replaySince) queuePage(ctx context.Context, page []redis.XMessage) erro
 		if err := r.payFor(r.events + 1); err != nil {
 			return err
 		}
+
 		r.events += len(batch)
 
 		events, err := r.ownEvents(ctx, inPartition, r.account, batch)
@@ -195,8 +212,10 @@ func (r *replaySince) queuePage(ctx context.Context, page []redis.XMessage) erro
 		if err != nil {
 			return err
 		}
+
 		r.reached = batch[len(batch)-1].at
 	}
+
 	return nil
 }
 
@@ -209,6 +228,7 @@ func unfinished(err error, reached time.Time) error {
 	if !ok || reached.IsZero() {
 		return err
 	}
+
 	laterHelps := refusal.Code == delivery.CodeRateLimited || refusal.Code == delivery.CodeTooManyReplays
 	if !laterHelps {
 		return err
@@ -216,6 +236,7 @@ func unfinished(err error, reached time.Time) error {
 
 	explained := *refusal
 	explained.Message += "; what happened before " + delivery.FormatTime(reached) + " is queued: ask for the rest with that time as since"
+
 	return &explained
 }
 
@@ -229,15 +250,18 @@ func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID
 		if err != nil {
 			return 0, err
 		}
+
 		for {
 			outcomes.skipped = ""
 			if err := l.noteOutcomes(ctx, account, start, end, &outcomes); err != nil {
 				return 0, err
 			}
+
 			// Some of those that were kept may have made room since, by ending in another way.
 			if outcomes.skipped == "" || outcomes.skipped == start || len(outcomes.places) == outcomes.limit {
 				break
 			}
+
 			start = outcomes.skipped
 		}
 
@@ -245,6 +269,7 @@ func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID
 		if err == nil && outcomes.skipped != "" {
 			err = tooManyReplays(queued)
 		}
+
 		return queued, err
 	})
 }
@@ -259,6 +284,7 @@ func (l *core) noteOutcomes(ctx context.Context, account delivery.AccountID, sta
 			if err != nil {
 				return err
 			}
+
 			for _, outcome := range outcomes {
 				if outcome.Account != account {
 					continue
@@ -270,6 +296,7 @@ func (l *core) noteOutcomes(ctx context.Context, account delivery.AccountID, sta
 				last.note(message.ID, event, outcome.State)
 			}
 		}
+
 		return nil
 	})
 }
@@ -340,6 +367,7 @@ func (l *core) eachReplayPage(ctx context.Context, stream, start, end string, ch
 		if err != nil {
 			return failed("reading a stream", err)
 		}
+
 		if len(entries) == 0 {
 			return nil
 		}
@@ -368,6 +396,7 @@ func (l *core) withoutMuted(ctx context.Context, account delivery.AccountID, eve
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, failed("reading which events are muted", err)
 	}
+
 	muted := decodeMuted(text)
 	return slices.DeleteFunc(events, func(e Event) bool {
 		return e.Notice == "" && slices.Contains(muted, e.Kind.EventType())
@@ -382,18 +411,22 @@ func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, eve
 	if err != nil {
 		return queued, err
 	}
+
 	for page := range slices.Chunk(events, replayBatch) {
 		args := []any{r.prefix, account[:], l.mostWaiting, queued}
 		for i := range page {
 			args = append(args, page[i].key())
 		}
+
 		refused := refusals{"no_endpoint": webhookNotConfigured(), "full": tooManyReplays(queued)}
 		_, err := l.runWord(ctx, "queue_replays", refused, []string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes)}, args...)
 		if err != nil {
 			return queued, err
 		}
+
 		queued += len(page)
 	}
+
 	return queued, nil
 }
 
@@ -418,12 +451,14 @@ func replayableOf(r partition, page []redis.XMessage) []entryEvent {
 		if e.read(r, message.Values) != nil {
 			continue
 		}
+
 		for _, event := range e.Events {
 			if event.IsSent() {
 				events = append(events, entryEvent{event, timeOfEntry(message.ID)})
 			}
 		}
 	}
+
 	return events
 }
 
@@ -446,5 +481,6 @@ func (l *core) ownEvents(ctx context.Context, r partition, account delivery.Acco
 			own = append(own, events[i].Event)
 		}
 	}
+
 	return own, nil
 }

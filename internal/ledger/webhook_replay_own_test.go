@@ -23,6 +23,7 @@ func (s *env) commandsOf(t *testing.T, do func()) map[string]int64 {
 			calls[name] = number(count)
 		}
 	}
+
 	return calls
 }
 
@@ -57,9 +58,11 @@ func TestReplay_FindsEventsOfEveryOrigin(t *testing.T) {
 	for _, entry := range published {
 		ids[entry.ID] = true
 	}
+
 	for _, entry := range indexed {
 		check(t, ids[entry.ID], "entry %s has another id than the partition's", entry.ID)
 	}
+
 	left := get(s.rdb.PTTL(t.Context(), s.key(kindAccountEvents)).Result())(t)
 	check(t, left > webhookWindow+time.Hour, "the index ends in %s, before a replay stops reaching its events", left)
 

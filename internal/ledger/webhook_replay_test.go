@@ -39,6 +39,7 @@ func TestQueueReplays_AnEventWaitsOnceAndIsDueNow(t *testing.T) {
 		step.Schedule(s.account, false, []Scheduled{{Key: waiting[0], Due: at + hour, Attempts: 2}, {Key: waiting[1], Due: at + hour, Attempts: 1, ReplayedAt: 7},
 			{Key: waiting[2], Due: at - hour}})
 	})
+
 	fresh := numbered("evt_f", 12)
 	slices.Reverse(fresh) // not the order of the names
 	notes := s.noted(t)
@@ -52,6 +53,7 @@ func TestQueueReplays_AnEventWaitsOnceAndIsDueNow(t *testing.T) {
 		for _, key := range want[1:] {
 			check(t, due[key] == 0, "%q is due in %d ms", key, due[key])
 		}
+
 		check(t, due[waiting[2]] == -hour, "what was overdue is due in %d ms", due[waiting[2]])
 		counts := map[string]string{waiting[0]: fmt.Sprint("2+", now), waiting[1]: fmt.Sprint("1@7+", now), waiting[2]: fmt.Sprint("0+", now)}
 		for _, key := range fresh {
@@ -60,9 +62,11 @@ func TestQueueReplays_AnEventWaitsOnceAndIsDueNow(t *testing.T) {
 				counts[key] += fmt.Sprint("+", now)
 			}
 		}
+
 		check(t, maps.Equal(s.counts(t), counts), "counts %v", s.counts(t))
 		s.setClock(t, (now+5000)*1000)
 	}
+
 	equal(t, s.noted(t)-notes, 3, "notes for the owner")
 }
 
@@ -88,6 +92,7 @@ func TestUnschedule_LeavesWhatWasAskedForMeanwhile(t *testing.T) {
 	for _, e := range read {
 		check(t, e.AskedAt == s.ms.Load(), "%q was asked for at %d", e.Key, e.AskedAt)
 	}
+
 	s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) })
 	left, _ = s.scheduled(t)
 	check(t, len(left)+len(s.counts(t)) == 0, "left are %q, %q", left, s.counts(t))
@@ -123,6 +128,7 @@ func mixture(t *testing.T) (s *env, delivered, undelivered, notSent []string) {
 	s.ends(t, StateUndelivered, undelivered[1])
 	s.ends(t, StateNotSent, notSent...) // the last one counts
 	s.pass(t, 10*time.Minute)           // past what Redis has stamped by its own clock meanwhile
+
 	return s, delivered, undelivered, notSent
 }
 
@@ -152,6 +158,7 @@ func TestReplay_ByEvent(t *testing.T) {
 		err := errOf(s.Webhooks.ReplayEvents(t.Context(), s.account, []string{ids[0], id}))
 		check(t, delivery.CodeOf(err) == delivery.CodeEventNotFound, "%s: %v", name, err)
 	}
+
 	stranger := s.beside(t)
 	wantCode(t, errOf(s.Webhooks.ReplayEvents(t.Context(), stranger.account, ids[:1])), delivery.CodeEventNotFound)
 	wantCode(t, errOf(s.Webhooks.ReplayEvents(t.Context(), stranger.account, ids[3:])), delivery.CodeEventNotFound)
@@ -166,6 +173,7 @@ func TestReplay_Since(t *testing.T) {
 		equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(since), nil))(t), len(want), "queued")
 		s.replayed(t, want...)
 	}
+
 	s.pass(t, 25*time.Hour)
 	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-48*time.Hour), nil))(t), 0, "of more than a day ago")
 	none := newAccount(t, s.Ledger, plenty())
@@ -183,6 +191,7 @@ func TestReplay_ByOutcome(t *testing.T) {
 		equal(t, get(s.Webhooks.ReplayOutcomes(t.Context(), s.account, state, since))(t), len(want), "queued")
 		s.replayed(t, want...)
 	}
+
 	yesterday := s.now().Add(-23 * time.Hour)
 	replay(StateUndelivered, s.now())
 	replay(StateUndelivered, yesterday, undelivered...)
@@ -213,6 +222,7 @@ func TestReplay_NoMoreThanMayWait(t *testing.T) {
 	for i, key := range keys {
 		ids[i] = s.eventID(key)
 	}
+
 	s.mostWaiting = 5
 	equal(t, get(s.Webhooks.ReplayEvents(t.Context(), s.account, ids[:3]))(t), 3, "replayed")
 	refusal := wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), s.account, since, nil)), delivery.CodeTooManyReplays)
@@ -236,6 +246,7 @@ func TestReplay_OthersThatWaitDoNotCount(t *testing.T) {
 		}
 		step.Schedule(s.account, false, events)
 	})
+
 	equal(t, s.replays(t, waiting...), "queued", "what waits anyway")
 	equal(t, s.replays(t, fresh[:5]...), "queued", "as many as may")
 	equal(t, s.replays(t, fresh[5:6]...), "full", "one more")
@@ -275,6 +286,7 @@ func TestReplay_PaysForEachPageBeforeItIsRead(t *testing.T) {
 		equal(t, reads.of(stream), paid, "pages that were read")
 		return nil
 	}
+
 	n, err := s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour), charge)
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
 	check(t, n == 2*replayPage && reads.of(stream) == 2 && refusal.RetryAfter == 7*time.Second, "%d queued, %d pages read: %+v", n, reads.of(stream), refusal)
@@ -353,6 +365,7 @@ func TestReplay_PaysForEventsOfLongEntries(t *testing.T) {
 		paid++
 		return nil
 	}
+
 	n, err := s.Webhooks.ReplaySince(t.Context(), s.account, since, charge)
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
 	equal(t, n, 2*replayPage, "events queued for one request more")
@@ -379,6 +392,7 @@ func TestReplay_PaysForEventsAndEntriesOnce(t *testing.T) {
 			for _, e := range test.stream {
 				s.publishInEntries(t, e.count, e.events)
 			}
+
 			s.pass(t, 10*time.Minute)
 			paid := 0
 			charge := func() error {
@@ -432,6 +446,7 @@ func TestReplay_SaysFromWhereToGoOnAfterItsTime(t *testing.T) {
 		end(errReplayTooLong)
 		return nil
 	}
+
 	n, err := s.Webhooks.ReplaySince(ctx, s.account, since, isOver)
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
 	equal(t, n, replayPage, "events queued")
@@ -466,6 +481,7 @@ func TestReplay_ByOutcomeKeepsNoMoreThanMayWait(t *testing.T) {
 	for _, key := range keys {
 		s.ends(t, StateUndelivered, key)
 	}
+
 	s.ends(t, StateDelivered, keys[1])
 	s.pass(t, 10*time.Minute)
 	s.mostWaiting = 5
@@ -484,11 +500,13 @@ func TestLastOutcomes_KeepsWhatEndedSoLastAndNoMoreThanItMay(t *testing.T) {
 	for i := range 10_000 {
 		outcomes.note("1-0", named(i), StateDelivered)
 	}
+
 	equal(t, len(outcomes.places), 0, "events kept that ended otherwise")
 
 	for _, i := range []int{2, 1, 2, 3} {
 		outcomes.note("2-0", named(i), StateUndelivered)
 	}
+
 	equal(t, outcomes.skipped, "", "the first that was not kept")
 	outcomes.note("3-0", named(4), StateUndelivered)
 	outcomes.note("4-0", named(5), StateUndelivered)
@@ -541,9 +559,11 @@ func TestReplay_OneAtATime(t *testing.T) {
 			check(t, left <= refusal.RetryAfter && replayLimit < refusal.RetryAfter, "wait %s, but the replay may last %s, its lease %s", refusal.RetryAfter, replayLimit, left)
 			refused++
 		}
+
 		// Other accounts are not kept waiting.
 		get(gateway.Webhooks.ReplaySince(t.Context(), other.account, since, nil))(t)
 	}})
+
 	n := get(s.Webhooks.ReplaySince(t.Context(), s.account, since, nil))(t)
 	check(t, n == 6 && refused == 3 && s.endpoint(t).Backlog == 6, "%d queued, %d refused, %+v", n, refused, s.endpoint(t))
 	// It is over when it is over, also one that failed.

@@ -32,6 +32,7 @@ func (s *env) notices(t *testing.T) (ids []string) {
 			}
 		}
 	}
+
 	return ids
 }
 
@@ -50,6 +51,7 @@ func TestAnnounceReport_OneEventForEachID(t *testing.T) {
 			}
 		})
 	}
+
 	together.Wait()
 	// The answer was lost, and the caller asks again much later, of what has changed since.
 	s.pass(t, 90*24*time.Hour)

@@ -27,6 +27,7 @@ func TestScheduled_PartsAndTheOneAfter(t *testing.T) {
 	for i, key := range keys { // due at 10, 20 and so on; the last two within a millisecond
 		must(t, s.rdb.ZAdd(t.Context(), s.key(kindRetries), redis.Z{Score: []float64{10, 20, 30, 40.001, 40.002}[i], Member: key}).Err())
 	}
+
 	for _, c := range []struct {
 		name        string
 		from, until int64
@@ -64,6 +65,7 @@ func TestScheduled_OfSeveralEndpoints(t *testing.T) {
 			one.schedules(t, 0, one.publish(t, i+1)...)
 		}
 	}
+
 	found := get(s.worker.Ownership.Scheduled(t.Context(), queries))(t)
 	check(t, len(found[0]) == 1 && len(found[1]) == 0 && len(found[2]) == 3, "found %d, %d and %d", len(found[0]), len(found[1]), len(found[2]))
 	for i := range found {
@@ -119,6 +121,7 @@ func TestScheduled_NamesWhatCanNeverBeSent(t *testing.T) {
 		if e.Gone == "" {
 			check(t, !d.OccurredAt.IsZero() && d.Deadline().Equal(slices.MaxFunc([]time.Time{d.OccurredAt, d.ReplayedAt}, time.Time.Compare).Add(24*time.Hour)) && (d.Order != nil || string(d.Data) == "{}"), "%s: %+v", c.name, d)
 		}
+
 		line, _ := (&AttemptRecord{At: s.now(), State: StateNotSent}).Lines(d, false)
 		record := get(r.decodeLine(string(line)))(t)
 		check(t, record.EventID == c.id, "%s is recorded as %+v", c.name, record)
@@ -148,6 +151,7 @@ func TestScheduled_WhatIsGoneLeavesByWhatWasRead(t *testing.T) {
 					e.Key, e.Due = key, s.ms.Load()
 					s.owns(t, func(step *Step) { step.Schedule(s.account, false, []Scheduled{e}) })
 				}
+
 				for range asked {
 					s.pass(t, time.Second)
 					get(s.queueReplays(t.Context(), s.account, []Event{{Notice: key[1:]}}, 0))(t)
@@ -197,6 +201,7 @@ func TestPending_ComesInPages(t *testing.T) {
 		scheduled[id] = true
 		must(t, s.rdb.ZAdd(t.Context(), r.keyOf(kindRetries, id[:]), redis.Z{Score: 1, Member: noticeKey("evt_1")}).Err())
 	}
+
 	schedules(delivery.FinanceAccount)
 	members := make([]any, 0, 5*itemsAtOnce)
 	for i := range cap(members) {
@@ -206,6 +211,7 @@ func TestPending_ComesInPages(t *testing.T) {
 			schedules(id)
 		}
 	}
+
 	must(t, s.rdb.SAdd(t.Context(), r.key(kindAccounts), members...).Err())
 
 	pages := 0
@@ -226,6 +232,7 @@ func TestPending_ComesInPages(t *testing.T) {
 		pages++
 		return ended
 	})
+
 	check(t, errors.Is(err, ended) && pages == 1, "%v after %d pages", err, pages)
 }
 
@@ -244,6 +251,7 @@ func TestPending_HasAScheduleOrABreaker(t *testing.T) {
 	}{{"idle", idle, false}, {"with a schedule", late, true}, {"with a breaker", dead, true}, {"deleted, with a schedule", deleted, true}} {
 		check(t, slices.Contains(got, c.of.account) == c.want, "%s: %v", c.name, !c.want)
 	}
+
 	facts := get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, idle.account, late.account, deleted.account)))(t)
 	check(t, !facts[0].Scheduled && facts[1].Scheduled && facts[2].Scheduled && facts[2].URL == "" && facts[2].Unreadable == nil, "facts %+v, %+v, %+v", facts[0], facts[1], facts[2])
 }
@@ -296,6 +304,7 @@ func (s *env) manyVersions(t *testing.T, externalID string, n int) (*delivery.Or
 	for i := range changes {
 		changes[i] = delivery.Change{Kind: delivery.EstimateRevised, Status: delivery.Searching, At: o.CreatedAt, ETA: o.CreatedAt.Add(time.Duration(i+1) * time.Minute)}
 	}
+
 	s.change(t, o, changes...)
 
 	o = get(s.Orders.Find(t.Context(), s.account, externalID))(t)
@@ -303,6 +312,7 @@ func (s *env) manyVersions(t *testing.T, externalID string, n int) (*delivery.Or
 	for i := range keys {
 		keys[i] = versionKey(o.ID, o.Changes[i].Version, o.Changes[i].Kind)
 	}
+
 	return o, keys
 }
 
@@ -330,15 +340,18 @@ func TestScheduled_ReadsAnOrderOnceForAllItsEvents(t *testing.T) {
 			check(t, slices.Contains(unreadableKeys, e.Key), "%q is gone: %s", e.Key, e.Gone)
 			continue
 		}
+
 		sendable++
 		d := e.Delivery
 		if shared[d.Order.ID] == nil {
 			shared[d.Order.ID] = d.Order
 		}
+
 		check(t, d.Order == shared[d.Order.ID], "an event of %s has an order of its own", d.Order.ID)
 		change, _ := d.Order.At(d.Version)
 		check(t, d.Key == versionKey(d.Order.ID, d.Version, change.Kind) && d.Key == e.Key && d.OccurredAt.Equal(change.At), "%+v", d)
 	}
+
 	equal(t, sendable, 3*versions, "events that can be sent")
 	for _, o := range []*delivery.Order{first, second, third, unreadable} {
 		equal(t, asked.of("get "+s.partitions[0].order(o.ID.Digest())), 1, "reads of an order")
@@ -352,6 +365,7 @@ func TestReadOrders_ReadsAnOrderOnceForAllItsEvents(t *testing.T) {
 	for i := range keys {
 		w.Events = append(w.Events, Event{Order: o.ID, Version: o.Changes[i].Version, Kind: o.Changes[i].Kind})
 	}
+
 	asked := &countCommands{counts: map[string]int{}}
 	s.worker.rdb.AddHook(asked)
 
@@ -360,6 +374,7 @@ func TestReadOrders_ReadsAnOrderOnceForAllItsEvents(t *testing.T) {
 	for i, d := range w.Deliveries {
 		check(t, d.Key == keys[i] && d.Order == w.Deliveries[0].Order && d.Version == o.Changes[i].Version, "%+v", d)
 	}
+
 	check(t, w.Orders[0] != w.Deliveries[0].Order, "what is decided changes the order of events")
 	equal(t, asked.of("get "+s.partitions[0].order(o.ID.Digest())), 1, "reads of the order for its events")
 }

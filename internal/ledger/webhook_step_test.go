@@ -52,6 +52,7 @@ func TestStep_TakesManyEventsOfOneEndpoint(t *testing.T) {
 	for i, key := range keys {
 		events[i] = Scheduled{Key: key, Due: s.ms.Load(), Attempts: 1}
 	}
+
 	s.owns(t, func(step *Step) { step.Schedule(s.account, false, events) })
 	there, _ := s.scheduled(t)
 	check(t, len(there) == len(keys) && len(s.counts(t)) == len(keys), "%d scheduled, %d counts", len(there), len(s.counts(t)))
@@ -85,6 +86,7 @@ func TestStep_WritesWhatChangesOfAnEndpoint(t *testing.T) {
 		c.same()
 		equal(t, get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0], &want, c.name)
 	}
+
 	equal(t, s.rdb.HExists(t.Context(), s.key(kindEndpoint), "gate").Val(), false, "what holds nothing back is stored")
 }
 
@@ -112,6 +114,7 @@ func TestStep_ProvesNothingButWhatWasSent(t *testing.T) {
 			if c.between != nil {
 				s.writes(t, c.between[0].(string), c.between[1:]...)
 			}
+
 			before := stored()
 
 			s.owns(t, func(step *Step) { step.Endpoint(s.account, &EndpointChange{Proven: version}) })
@@ -120,6 +123,7 @@ func TestStep_ProvesNothingButWhatWasSent(t *testing.T) {
 			if c.proven {
 				want = []any{"1", fmt.Sprint(version + 1)}
 			}
+
 			equal(t, stored(), want, "proven and the version")
 		})
 	}
@@ -162,6 +166,7 @@ func TestStep_WritesTheLogInChunks(t *testing.T) {
 				got += fmt.Sprint("*", a.Probes)
 			}
 		}
+
 		equal(t, got, c.want, c.name)
 	}
 }
@@ -177,6 +182,7 @@ func TestStep_TrimsTheLogToItsBytes(t *testing.T) {
 			}
 			step.TrimLog(s.account, c.bytes)
 		})
+
 		log := s.attempts(t, "")
 		check(t, len(log) == c.want && (len(log) == 0 || log[0].Attempt == 2), "within %d bytes: %+v", c.bytes, log)
 	}
@@ -209,6 +215,7 @@ func TestStep_TellsOfEndsAndTriesInOneEntryEach(t *testing.T) {
 			}
 		})
 	}
+
 	publish()
 	r := s.partitions[0]
 	equal(t, s.rdb.Exists(t.Context(), r.key(kindTries)).Val(), 0, "streams that nobody reads")
@@ -222,6 +229,7 @@ func TestStep_TellsOfEndsAndTriesInOneEntryEach(t *testing.T) {
 			got = append(got, fmt.Sprint(a.EventID, " ", a.State, " ", a.Attempt, " ", a.Answer, " ", a.Account == s.account))
 		}
 	}
+
 	slices.Sort(got)
 	equal(t, got, []string{"evt_0 delivered 1 long true", "evt_1 retrying 2  true", "evt_2 notSent 3 long false", "evt_3 retrying 4  false"}, "the exporter reads")
 }
@@ -236,6 +244,7 @@ func TestQueueStats_SumsWhatOwnersTell(t *testing.T) {
 		wantError(t, errOf(s.Monitor.QueueStats(t.Context())), ErrNoOwner)
 		tell(p, nil)
 	}
+
 	equal(t, get(s.Monitor.QueueStats(t.Context()))(t)[EndpointHealthy], QueueStats{}, "of nothing")
 	tell(1, map[EndpointState]QueueStats{EndpointHealthy: {Endpoints: 1, Events: 2, Oldest: at}, EndpointGone: {Endpoints: 4, Events: 5, BreakersOpen: 3}})
 	tell(2, map[EndpointState]QueueStats{EndpointHealthy: {Endpoints: 10, Events: 20, BreakersOpen: 1, Oldest: at.Add(-time.Second)}})
@@ -244,6 +253,7 @@ func TestQueueStats_SumsWhatOwnersTell(t *testing.T) {
 		EndpointHealthy: {Endpoints: 12, Events: 23, BreakersOpen: 1, Oldest: at.Add(-time.Second)},
 		EndpointFailing: {}, EndpointUnreachable: {}, EndpointGone: {Endpoints: 4, Events: 5, BreakersOpen: 3},
 	}, "the sum")
+
 	lasts := get(s.rdb.PTTL(t.Context(), s.partitions[0].key(kindSummary)).Result())(t)
 	check(t, lasts > 0 && lasts <= summaryLifetime, "a summary counts for %s", lasts)
 	must(t, s.rdb.Del(t.Context(), s.partitions[0].key(kindSummary)).Err()) // its time is over

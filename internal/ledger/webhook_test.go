@@ -33,6 +33,7 @@ func newUnregistered(t *testing.T) *env {
 		c.URL, c.Partitions, c.Now, c.ClockKey = (&testserver.Redis{URL: url}).URLFor(stack.WorkerUser), 0, now, ""
 	})
 	s.pass(t, 0)
+
 	return s
 }
 

@@ -69,10 +69,12 @@ func (l *core) decodeEndpoint(account delivery.AccountID, f *Facts, scheduled in
 	if f.URL == "" {
 		return nil
 	}
+
 	now := l.Now()
 	if f.Unreadable != nil && len(l.secrets.Keys) > 0 {
 		l.log.Error("webhook secret cannot be opened", "account", account, "error", f.Unreadable)
 	}
+
 	t := &f.Tally
 	e := &WebhookEndpoint{
 		Account: account, Receiver: f.Receiver, Limits: f.Limits, State: f.State, StateSince: timeOf(f.StateSince),
@@ -80,18 +82,22 @@ func (l *core) decodeEndpoint(account delivery.AccountID, f *Facts, scheduled in
 		HeldUntil: timeOf(f.Breaker.Hold), BreakerOpen: f.Breaker.Open, Pace: math.Round(f.Breaker.Rate*10) / 10,
 		Delivered: int64(t.Delivered), Retried: int64(t.Retried), Undelivered: int64(t.Undelivered), NotSent: int64(t.NotSent),
 	}
+
 	e.RecentOK, e.RecentFailed = t.recent(now)
 	if e.BreakerOpen {
 		e.BreakerSince = timeOf(f.Breaker.Since)
 	}
+
 	if f.Waiting > 0 {
 		e.NextAttempt = now
 	} else if len(first) > 0 {
 		e.NextAttempt = time.UnixMilli(int64(first[0].Score))
 	}
+
 	if e.BreakerOpen || !e.NextAttempt.IsZero() && e.HeldUntil.After(e.NextAttempt) {
 		e.NextAttempt = e.HeldUntil // with an open breaker the next probe
 	}
+
 	return e
 }
 
@@ -101,6 +107,7 @@ func (l Webhooks) Endpoint(ctx context.Context, account delivery.AccountID) (*We
 	if err != nil {
 		return nil, err
 	}
+
 	if len(found) == 0 {
 		return nil, webhookNotConfigured()
 	}
@@ -140,6 +147,7 @@ func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*
 			return l.decodeEndpoint(account, l.decodeFacts(account, values.Val()), scheduled.Val(), first.Val(), owned.Val() > 0)
 		}
 	})
+
 	return present(all), partly(errs)
 }
 
@@ -171,6 +179,7 @@ func (l Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url st
 		sleep(ctx, l.unsentPause)
 		reply, err = l.writeEndpoint(ctx, account, "set", url, sealed)
 	}
+
 	if err != nil {
 		return nil, "", err
 	}
@@ -178,10 +187,12 @@ func (l Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url st
 	if reply == "issued" {
 		issued = secret
 	}
+
 	e, err = l.Endpoint(ctx, account)
 	if delivery.CodeOf(err) == delivery.CodeWebhookNotConfigured {
 		e, err = &WebhookEndpoint{Account: account, State: EndpointHealthy, StateSince: l.Now()}, nil
 	}
+
 	if err != nil {
 		return nil, "", err
 	}
@@ -189,6 +200,7 @@ func (l Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url st
 	// Another request may have changed or deleted the URL since. The answer has the one that this
 	// request has set.
 	e.URL = url
+
 	return e, issued, nil
 }
 
@@ -308,8 +320,10 @@ func (l *core) decodeReceiver(account delivery.AccountID, values map[string]stri
 	if len(secrets) > 1 {
 		r.Earlier = secrets[1:]
 	}
+
 	if err != nil {
 		return r, fmt.Errorf("webhook of account %s: %w", account, err)
 	}
+
 	return r, nil
 }

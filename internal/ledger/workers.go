@@ -31,6 +31,7 @@ func (l *core) boards() []string {
 	for i := range keys {
 		keys[i] = l.partitions[i*len(l.partitions)/count].key(kindWorkers)
 	}
+
 	return keys
 }
 
@@ -49,6 +50,7 @@ func askMasters[T any](ctx context.Context, l *core, what string, keys []string,
 		if err != nil {
 			return values, answered, failed(what, err)
 		}
+
 		copy(values, found)
 		for i := range answered {
 			answered[i] = true
@@ -66,10 +68,12 @@ func askMasters[T any](ctx context.Context, l *core, what string, keys []string,
 		values []T
 		err    error
 	}
+
 	patience := answerWithin
 	if l.replicas > 0 {
 		patience += 2 * confirmTimeout
 	}
+
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	answers := make(chan answer, len(places)) // who answers too late finds room
@@ -85,6 +89,7 @@ func askMasters[T any](ctx context.Context, l *core, what string, keys []string,
 		for i, place := range ofMaster {
 			own[i] = keys[place]
 		}
+
 		ended := make(chan struct{})
 		awaited[master] = ended
 		go func() {
@@ -115,6 +120,7 @@ func askMasters[T any](ctx context.Context, l *core, what string, keys []string,
 			return values, answered, failed(what, errSilent)
 		}
 	}
+
 	return values, answered, err
 }
 
@@ -124,6 +130,7 @@ func (l *core) isSilent(master string) bool {
 	if !asked {
 		return false
 	}
+
 	select {
 	case <-last.(chan struct{}):
 		return false
@@ -146,6 +153,7 @@ func (l *core) byMaster(ctx context.Context, keys []string) (map[string][]int, e
 		addr := master.Options().Addr
 		places[addr] = append(places[addr], i)
 	}
+
 	return places, nil
 }
 
@@ -158,6 +166,7 @@ func (l Ownership) Tokens(ctx context.Context) (map[int]Stored, error) {
 	for i, p := range l.partitions {
 		keys[i] = p.key(kindOwner)
 	}
+
 	values, answered, err := askMasters(ctx, l.core, "reading owners", keys, l.readTokens)
 
 	tokens := make(map[int]Stored, len(keys))
@@ -166,6 +175,7 @@ func (l Ownership) Tokens(ctx context.Context) (map[int]Stored, error) {
 			tokens[i] = values[i]
 		}
 	}
+
 	return tokens, err
 }
 
@@ -184,6 +194,7 @@ func (l *core) readTokens(ctx context.Context, keys []string) ([]Stored, error) 
 	for i, key := range keys {
 		reads[i] = pipe.Get(ctx, key)
 	}
+
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i, read := range reads {
 		err := read.Err()
@@ -192,6 +203,7 @@ func (l *core) readTokens(ctx context.Context, keys []string) ([]Stored, error) 
 		}
 		tokens[i] = Stored(read.Val())
 	}
+
 	return tokens, nil
 }
 
@@ -216,9 +228,11 @@ func onBoards[T any](ctx context.Context, l *core, what string, do func(ctx cont
 			found = append(found, values[i])
 		}
 	}
+
 	if len(found) == 0 {
 		return nil, err
 	}
+
 	return found, nil
 }
 
@@ -237,6 +251,7 @@ func (l Ownership) Beat(ctx context.Context, worker string, count int64) error {
 	if err != nil {
 		return err
 	}
+
 	return forbidden(missing)
 }
 
@@ -284,8 +299,10 @@ func (l Ownership) Workers(ctx context.Context) (counts map[string]string, relea
 			}
 		}
 	}
+
 	released = counts[releasedField]
 	delete(counts, releasedField)
+
 	return counts, released, nil
 }
 

@@ -27,6 +27,7 @@ func TestRefused_IsWhatAnotherWorkerMayBeAllowed(t *testing.T) {
 	} {
 		check(t, Refused(refused), "%v", refused)
 	}
+
 	for _, passes := range []error{
 		nil, redis.Nil, ErrNotOwner, ErrConflict, errors.New("EOF"), delivery.ErrUnavailable, errSilent,
 		reply("OOM command not allowed when used memory > 'maxmemory'."), reply("LOADING Redis is loading the dataset in memory"),

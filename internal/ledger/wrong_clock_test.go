@@ -41,6 +41,7 @@ func TestRotation_GoesByRedissClock(t *testing.T) {
 					return wrong.Fleets.RotateSecret(t.Context(), fleet.ID, [32]byte{hash}, 24*time.Hour, revokeOld)
 				},
 			}
+
 			for kind, rotate := range rotations {
 				for hash := range byte(2) {
 					until := get(rotate(10+hash, false))(t)
@@ -65,6 +66,7 @@ func TestRotation_GoesByRedissClock(t *testing.T) {
 				until := get(rotate(12, true))(t)
 				check(t, isAround(until, time.Now()), "%s: with revokeOld the secrets before work until %s", kind, until)
 			}
+
 			must(t, l.Fleets.Load(t.Context()))
 			for kind, subject := range map[string][16]byte{"account": account, "fleet": fleet.ID} {
 				from := time.Unix(l.Fleets.Snapshot().NotBefore(subject), 0)
