@@ -21,12 +21,14 @@ func TestConnect_WhileAMasterIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(cluster.Stop)
 	config := ledger.Config{URL: cluster.URL, Environment: "sandbox", Partitions: 12}
 	first, err := ledger.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = first.Close() })
 	config.Partitions = 0 // it is stored
 
@@ -37,6 +39,7 @@ func TestConnect_WhileAMasterIsAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		prepared := false
 		l, err := p.Connect(t.Context(), config, func(context.Context, *ledger.Ledger) error {
 			prepared = true
@@ -48,6 +51,7 @@ func TestConnect_WhileAMasterIsAway(t *testing.T) {
 		if err := p.Ready(t.Context()); err != nil {
 			t.Errorf("without master %d: not ready: %v", i, err)
 		}
+
 		tokens, err := l.Ownership.Tokens(t.Context())
 		if l.ID() == "" || l.ID() != first.ID() {
 			t.Errorf("without master %d: the ledger is %q, was %q", i, l.ID(), first.ID())
@@ -55,9 +59,11 @@ func TestConnect_WhileAMasterIsAway(t *testing.T) {
 		if l.Partitions() != 12 || len(tokens) != 8 || err == nil {
 			t.Errorf("without master %d: %d partitions, of which %d can be read: %v", i, l.Partitions(), len(tokens), err)
 		}
+
 		if strings.Contains(logged.String(), "waiting for Redis") || !strings.Contains(logged.String(), "a master of Redis does not answer") {
 			t.Errorf("without master %d it logged %s", i, logged.String())
 		}
+
 		p.Close(t.Context())
 		if err := dead.Start(t.Context()); err != nil {
 			t.Fatal(err)
@@ -74,12 +80,14 @@ func TestConnect_AnotherNumberOfPartitionsIsRefusedWithoutTheMeta(t *testing.T) 
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(cluster.Stop)
 	config := ledger.Config{URL: cluster.URL, Environment: "sandbox", Partitions: 12}
 	first, err := ledger.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = first.Close() })
 	for _, dead := range cluster.Nodes {
 		dead.Kill()

@@ -62,10 +62,12 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		var from netip.Prefix
 		if address := peer(c); l.limits.PerAddress > 0 && (l.limits.Exempt == nil || !l.limits.Exempt(address)) {
 			from = Network(address)
 		}
+
 		ok, perAddress := l.enter(from)
 		if ok {
 			c = &countedConn{Conn: c, leave: sync.OnceFunc(func() { l.leave(from) })}
@@ -74,9 +76,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 			}
 			return c, nil
 		}
+
 		if l.limits.Refused != nil {
 			l.limits.Refused(c, perAddress)
 		}
+
 		_ = c.Close() // the peer learns from that
 	}
 }
@@ -92,8 +96,10 @@ func (l *Listener) enter(from netip.Prefix) (ok, perAddress bool) {
 	case from.IsValid() && l.byNetwork[from] >= l.limits.PerAddress:
 		return false, true
 	}
+
 	l.open++
 	l.byNetwork[from]++
+
 	return true, false
 }
 

@@ -7,6 +7,7 @@ import (
 
 func TestListener_CountsInAllAndByAddress(t *testing.T) {
 	t.Parallel()
+
 	l := NewListener(nil, Limits{Connections: 4, PerAddress: 2})
 	a, b := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("2001:db8::/64")
 	proxy := netip.Prefix{}
@@ -31,6 +32,7 @@ func TestListener_CountsInAllAndByAddress(t *testing.T) {
 	for _, from := range []netip.Prefix{a, a, b, proxy} {
 		l.leave(from)
 	}
+
 	if l.open != 0 || len(l.byNetwork) != 0 {
 		t.Errorf("%d connections and %d networks are left", l.open, len(l.byNetwork))
 	}
@@ -38,6 +40,7 @@ func TestListener_CountsInAllAndByAddress(t *testing.T) {
 
 func TestNetwork_IsAnIPv4AddressOrASlash64(t *testing.T) {
 	t.Parallel()
+
 	for address, want := range map[string]string{
 		"192.0.2.1": "192.0.2.1/32", "::ffff:192.0.2.1": "192.0.2.1/32", "2001:db8::1:2:3:4": "2001:db8::/64", "fe80::1%eth0": "fe80::/64",
 	} {

@@ -26,6 +26,7 @@ func NewRegistry() *prometheus.Registry {
 			ConstLabels: prometheus.Labels{"version": version.Release(), "revision": version.Revision(), "goversion": runtime.Version()},
 		}, func() float64 { return 1 }),
 	)
+
 	return reg
 }
 
@@ -76,6 +77,7 @@ func ObserveScripts(reg prometheus.Registerer) func(operation string) ledger.Cal
 		Help:    "From sending a call of a Redis script to its answer, repetitions included.",
 		Buckets: []float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 3},
 	}, []string{"script"})
+
 	return func(operation string) ledger.CallObserver {
 		// A script that is never called has no series.
 		observer := sync.OnceValue(func() prometheus.Observer { return seconds.WithLabelValues(operation) })

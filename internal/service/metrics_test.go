@@ -18,11 +18,13 @@ func scrape(t *testing.T, reason *error) string {
 	h := Handler(reg, func(context.Context) error { return *reason }, false)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+
 	return w.Body.String()
 }
 
 func TestMetrics_OfEveryProgram(t *testing.T) {
 	t.Parallel()
+
 	var reason error
 	text := scrape(t, &reason)
 	for _, want := range []string{
@@ -35,9 +37,11 @@ func TestMetrics_OfEveryProgram(t *testing.T) {
 			t.Errorf("%s is missing", want)
 		}
 	}
+
 	if strings.Contains(text, "never_called") {
 		t.Error("a script that was never called has a series")
 	}
+
 	reason = errors.New("waiting for Redis")
 	if text := scrape(t, &reason); !strings.Contains(text, "vendorapi_ready 0\n") {
 		t.Error("not ready, and /metrics says ready")

@@ -26,9 +26,11 @@ func PublicURLMistake(text string) error {
 	if err != nil {
 		return errors.New("no URL")
 	}
+
 	if u.Scheme != "https" {
 		return errors.New("production wants https://")
 	}
+
 	if u.Port() != "" {
 		port, err := strconv.ParseUint(u.Port(), 10, 16)
 		if err != nil || port == 0 {
@@ -40,9 +42,11 @@ func PublicURLMistake(text string) error {
 	if err != nil {
 		return errors.New("the host is neither a name nor an address")
 	}
+
 	if name == "" {
 		return addressMistake(address)
 	}
+
 	return nameMistake(name)
 }
 
@@ -96,6 +100,7 @@ func nameMistake(name string) error {
 	case slices.Contains(placeholderNames, registeredLabel(name, suffix)):
 		return errors.New("a placeholder; fill in your own domain")
 	}
+
 	return nil
 }
 
@@ -136,6 +141,7 @@ func (l *PublicListener) Mistakes() error {
 	if err != nil {
 		return err
 	}
+
 	if slices.ContainsFunc(networks, isEverybody) {
 		return fmt.Errorf("%s: everybody may say whose a connection is; name the balancer's network", l.ProxiesKey)
 	}
@@ -145,6 +151,7 @@ func (l *PublicListener) Mistakes() error {
 		return fmt.Errorf("%s: plain HTTP at an address that others reach (%s) needs a balancer before it that ends TLS: name its network here, "+
 			"or say with %s: 0 that it sends no client's address", l.ProxiesKey, l.Addr, l.IPKey)
 	}
+
 	return nil
 }
 

@@ -14,10 +14,12 @@ import (
 // What is not known is absent: an alert must not take 0 for a date.
 func TestPeerCertificate_IsShown(t *testing.T) {
 	t.Parallel()
+
 	p, err := NewProcess(t.Context(), "worker", "sandbox", tracing.Settings{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	h := Handler(p.Registry, func(context.Context) error { return nil }, false)
 	shown := func() string {
 		w := httptest.NewRecorder()

@@ -35,12 +35,14 @@ func NewProcess(ctx context.Context, name, environment string, t tracing.Setting
 	if err != nil {
 		return nil, err
 	}
+
 	p := &Process{Log: log, Registry: NewRegistry(), Tracer: tracer}
 	metrics := NewMetrics(p.Registry, nil)
 	p.certificates = metrics.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "vendorapi_peer_certificate_expiry_timestamp_seconds",
 		Help: "When the certificate ends that a server (redis, clickhouse) shows, as a Unix time; absent without TLS.",
 	}, []string{"server"})
+
 	metrics.GaugeFunc("vendorapi_clock_ahead_seconds",
 		"How far this machine's clock is ahead of Redis's; below 0 it is behind, and 0 is also what is too little to tell.",
 		func() float64 {
@@ -50,6 +52,7 @@ func NewProcess(ctx context.Context, name, environment string, t tracing.Setting
 			}
 			return l.Lifecycle.ClockAhead().Seconds()
 		})
+
 	return p, nil
 }
 
@@ -71,23 +74,29 @@ func (p *Process) Connect(ctx context.Context, cfg ledger.Config, prepare func(c
 		if err != nil {
 			return nil, fmt.Errorf("open the ledger: %w", err)
 		}
+
 		servers, err := l.Monitor.Servers(ctx)
 		if err != nil && len(servers) > 0 { // what the others hold can be served
 			p.Log.Warn("a master of Redis does not answer; what it holds is served when it does", "error", err)
 			err = nil
 		}
+
 		if err == nil {
 			err = l.CheckScripts(ctx, servers)
 		}
+
 		if err == nil {
 			_, err = l.Lifecycle.ServerTime(ctx) // from here on the ledger knows Redis's time
 		}
+
 		if err == nil && prepare != nil {
 			err = prepare(ctx, l)
 		}
+
 		if err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
+
 		for _, s := range servers {
 			p.Log.Info("connected to Redis", "server", s.Name, "version", s.Version, "address", s.Addr)
 			if !s.IsFixed() {
@@ -95,11 +104,14 @@ func (p *Process) Connect(ctx context.Context, cfg ledger.Config, prepare func(c
 					"server", s.Name, "version", s.Version)
 			}
 		}
+
 		return l, nil
 	})
+
 	if err == nil {
 		p.ledger.Store(l)
 	}
+
 	return l, err
 }
 
@@ -132,6 +144,7 @@ func Repeat(ctx context.Context, log *slog.Logger, every time.Duration, failing,
 		case err == nil && failed && working != "":
 			log.Info(working)
 		}
+
 		failed = err != nil
 		select {
 		case <-ctx.Done():
@@ -191,6 +204,7 @@ func (p *Process) Run(ctx context.Context, ops Ops, cfg ledger.Config, ready fun
 		p.Log.Info("listening for operators", "address", listener.Addr())
 		return Serve(running, listener, Handler(p.Registry, ready, ops.Pprof))
 	})
+
 	group.Go(func() error {
 		l, err := p.Connect(running, cfg, nil)
 		switch {
@@ -201,8 +215,10 @@ func (p *Process) Run(ctx context.Context, ops Ops, cfg ledger.Config, ready fun
 		}
 		return work(running, l)
 	})
+
 	err := group.Wait()
 	p.Close(ctx)
+
 	return err
 }
 
@@ -216,6 +232,7 @@ func (p *Process) Close(ctx context.Context) {
 			p.Log.Warn("the ledger did not close", "error", err)
 		}
 	}
+
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTraces)
 	defer cancel()
 	if err := p.Tracer.Close(end); err != nil {

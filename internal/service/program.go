@@ -76,6 +76,7 @@ func (p *Program) Execute(ctx context.Context, args []string, out, logs io.Write
 	if p.Flags != nil {
 		p.Flags(flags)
 	}
+
 	flags.Usage = func() {} // an error of the command line is one line
 	err := flags.Parse(args)
 	switch {
@@ -92,6 +93,7 @@ func (p *Program) Execute(ctx context.Context, args []string, out, logs io.Write
 		_, _ = fmt.Fprintln(out, p.Name, version.String())
 		return nil
 	}
+
 	return p.Start(ctx, c, out, logs)
 }
 
@@ -100,6 +102,7 @@ func (p *Program) Start(ctx context.Context, c Command, out, logs io.Writer) err
 	if p.Narrow == nil {
 		p.Narrow = func() error { return nil }
 	}
+
 	err := config.Load(c.Config, p.Settings)
 	switch {
 	case c.Check:
@@ -110,16 +113,19 @@ func (p *Program) Start(ctx context.Context, c Command, out, logs io.Writer) err
 		addr, secure := p.Health()
 		return Ask(ctx, addr, secure)
 	}
+
 	if err := p.Narrow(); err != nil {
 		return err
 	}
 	if _, err := p.Secrets(); err != nil {
 		return err
 	}
+
 	settings, secrets := p.Mistakes()
 	if err := errors.Join(config.Locate(c.Config, settings), secrets); err != nil {
 		return err
 	}
+
 	return p.Run(ctx, p.Log.Logger(logs))
 }
 
@@ -130,6 +136,7 @@ func (p *Program) check(path string, wrong error, out io.Writer) error {
 	if usable {
 		wrong = p.Narrow()
 	}
+
 	variables, missing := p.Secrets()
 	if usable {
 		settings, secrets := p.Mistakes()
@@ -138,8 +145,10 @@ func (p *Program) check(path string, wrong error, out io.Writer) error {
 			missing = secrets // else they are of what is missing
 		}
 	}
+
 	if err := errors.Join(wrong, missing); err != nil {
 		return err
 	}
+
 	return config.WriteEffective(out, path, p.Settings, variables...)
 }

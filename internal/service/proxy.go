@@ -31,8 +31,10 @@ func ParseNetworks(texts []string) (Networks, error) {
 			}
 			network = netip.PrefixFrom(address, address.BitLen())
 		}
+
 		networks = append(networks, network)
 	}
+
 	return networks, nil
 }
 
@@ -71,6 +73,7 @@ func newProxyListener(l net.Listener, trusted Networks, malformed func(), timeou
 	if len(trusted) == 0 {
 		return l
 	}
+
 	p := &proxyListener{Listener: l, malformed: malformed, timeout: timeout, accepted: make(chan acceptance)}
 	p.closed, p.close = context.WithCancel(context.Background())
 	go func() {
@@ -83,6 +86,7 @@ func newProxyListener(l net.Listener, trusted Networks, malformed func(), timeou
 			p.hand(acceptance{c, err})
 		}
 	}()
+
 	return p
 }
 
@@ -96,9 +100,11 @@ func (p *proxyListener) readHeader(c net.Conn) {
 		_ = c.Close() // the peer learns from that
 		return
 	}
+
 	if err == nil && header.Command.IsProxy() && header.SourceAddr != nil {
 		proxied.remote = header.SourceAddr
 	}
+
 	p.hand(acceptance{conn: proxied})
 }
 

@@ -26,6 +26,7 @@ func proxied(t *testing.T, version byte, command proxyproto.ProtocolVersionAndCo
 
 func TestProxyListener_TakesTheAddressOfTrustedPeersOnly(t *testing.T) {
 	t.Parallel()
+
 	v1, v2 := proxied(t, 1, proxyproto.PROXY), proxied(t, 2, proxyproto.PROXY)
 	for name, c := range map[string]struct {
 		trusted, sent string
@@ -47,6 +48,7 @@ func TestProxyListener_TakesTheAddressOfTrustedPeersOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			trusted, err := ParseNetworks([]string{c.trusted})
 			if err != nil {
 				t.Fatal(err)
@@ -55,6 +57,7 @@ func TestProxyListener_TakesTheAddressOfTrustedPeersOnly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			var malformed atomic.Int32
 			l := newProxyListener(plain, trusted, func() { malformed.Add(1) }, testserver.Timeout)
 			defer l.Close()
@@ -63,6 +66,7 @@ func TestProxyListener_TakesTheAddressOfTrustedPeersOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer client.Close()
+
 			_, _ = io.WriteString(client, c.sent)
 			_ = client.(*net.TCPConn).CloseWrite()
 			if c.from == "" {
@@ -71,11 +75,13 @@ func TestProxyListener_TakesTheAddressOfTrustedPeersOnly(t *testing.T) {
 				}
 				return
 			}
+
 			served, err := l.Accept()
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer served.Close()
+
 			read, err := io.ReadAll(served)
 			if from := peer(served).String(); err != nil || from != c.from || string(read) != c.read || malformed.Load() != 0 {
 				t.Errorf("from %s %q, %v, %d malformed", from, read, err, malformed.Load())
@@ -87,10 +93,12 @@ func TestProxyListener_TakesTheAddressOfTrustedPeersOnly(t *testing.T) {
 // A header that does not come holds up nobody else, and the listener ends all the same.
 func TestProxyListener_WaitsForNoHeader(t *testing.T) {
 	t.Parallel()
+
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	trusted, _ := ParseNetworks([]string{"127.0.0.1"})
 	l := newProxyListener(plain, trusted, func() {}, time.Hour)
 	silent, err := net.Dial("tcp", plain.Addr().String())
@@ -98,16 +106,19 @@ func TestProxyListener_WaitsForNoHeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
+
 	other, err := net.Dial("tcp", plain.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close()
+
 	_, _ = io.WriteString(other, proxied(t, 2, proxyproto.PROXY))
 	served, err := l.Accept()
 	if err != nil || peer(served).String() != "192.0.2.1" {
 		t.Fatal(err)
 	}
+
 	served.Close()
 	l.Close()
 	if _, err := l.Accept(); err == nil {

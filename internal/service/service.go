@@ -39,12 +39,14 @@ func Handler(reg *prometheus.Registry, ready func(context.Context) error, profil
 		defer cancel()
 		return ready(ctx)
 	}
+
 	NewMetrics(reg, nil).GaugeFunc("vendorapi_ready", "1 when /readyz answers 200, else 0; asked at every scrape.", func() float64 {
 		if bounded(context.Background()) != nil {
 			return 0
 		}
 		return 1
 	})
+
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
@@ -55,6 +57,7 @@ func Handler(reg *prometheus.Registry, ready func(context.Context) error, profil
 		}
 		answer(w, http.StatusOK, "ready")
 	})
+
 	if profiles {
 		mux.HandleFunc("/debug/pprof/", pprof.Index) // and every profile below it but these
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -62,6 +65,7 @@ func Handler(reg *prometheus.Registry, ready func(context.Context) error, profil
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
+
 	return mux
 }
 
@@ -84,11 +88,13 @@ func Serve(ctx context.Context, listener net.Listener, h http.Handler) error {
 		return fmt.Errorf("listener on %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
+
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(bounded); err != nil {
 		return fmt.Errorf("listener on %s: %w", listener.Addr(), errors.Join(err, server.Close()))
 	}
+
 	return nil
 }
 
@@ -109,6 +115,7 @@ func Ask(ctx context.Context, addr string, secure bool) error {
 	if secure {
 		scheme = "https://"
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+config.Reachable(addr)+"/readyz", nil)
 	if err != nil {
 		return fmt.Errorf("ask for readiness: %w", err)
@@ -118,9 +125,11 @@ func Ask(ctx context.Context, addr string, secure bool) error {
 		return fmt.Errorf("ask for readiness: %w", err)
 	}
 	defer resp.Body.Close()
+
 	reason, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // the status says enough
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("not ready: %s", strings.TrimSpace(string(reason)))
 	}
+
 	return nil
 }

@@ -24,6 +24,7 @@ func TestLog_FiltersByLevelAndFormats(t *testing.T) {
 		Level, Msg string
 		Order      int
 	}
+
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
 		t.Fatalf("%v in %q", err, out.String())
 	}
@@ -112,6 +113,7 @@ func TestLog_KeepsTheStackOfAPanic(t *testing.T) {
 	if !strings.Contains(out.String(), strings.ReplaceAll(strings.ReplaceAll(stack, "\n", `\n`), "\t", `\t`)) {
 		t.Error("the stack was cut")
 	}
+
 	out.Reset()
 	(&Log{Level: "info", Format: "json"}).Logger(&out).Error("request failed", "error", fmt.Errorf("panic: %s", strings.Repeat("x", 60_000)))
 	if out.Len() > maxStack+500 {
@@ -135,6 +137,7 @@ func TestHandler(t *testing.T) {
 		}
 		return reason
 	}, false)
+
 	withProfiles := Handler(NewRegistry(), func(context.Context) error { return nil }, true)
 	for name, c := range map[string]struct {
 		h      http.Handler
@@ -160,6 +163,7 @@ func TestHandler(t *testing.T) {
 			}
 		})
 	}
+
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "/readyz", nil))
 	if rec.Code != http.StatusMethodNotAllowed {
@@ -173,6 +177,7 @@ func TestServe_EndsWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	addr := listener.Addr().String()
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, listener, http.NotFoundHandler()) }()
@@ -180,6 +185,7 @@ func TestServe_EndsWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	resp.Body.Close()
 	cancel()
 	if err := <-done; err != nil {
@@ -188,6 +194,7 @@ func TestServe_EndsWithItsContext(t *testing.T) {
 }
 func TestAsk_AnswersAsReadyzDoes(t *testing.T) {
 	t.Parallel()
+
 	reason := error(nil)
 	h := Handler(NewRegistry(), func(context.Context) error { return reason }, false)
 	plain, secure := httptest.NewServer(h), httptest.NewTLSServer(h)
@@ -200,12 +207,14 @@ func TestAsk_AnswersAsReadyzDoes(t *testing.T) {
 			t.Errorf("%s: %v", listens, err)
 		}
 	}
+
 	if err := Ask(t.Context(), addr(secure), true); err != nil {
 		t.Errorf("TLS: %v", err)
 	}
 	if err := Ask(t.Context(), addr(secure), false); err == nil {
 		t.Error("plain HTTP to a TLS listener counts as ready")
 	}
+
 	reason = errors.New("waiting for Redis")
 	if err := Ask(t.Context(), addr(plain), false); err == nil || !strings.Contains(err.Error(), "waiting for Redis") {
 		t.Errorf("not ready: %v", err)
@@ -214,11 +223,13 @@ func TestAsk_AnswersAsReadyzDoes(t *testing.T) {
 
 func TestAsk_RefusesWhatIsNotThere(t *testing.T) {
 	t.Parallel()
+
 	s := httptest.NewServer(http.NotFoundHandler())
 	addr := s.Listener.Addr().String()
 	if err := Ask(t.Context(), addr, false); err == nil || !strings.Contains(err.Error(), "not ready") {
 		t.Errorf("a stranger: %v", err)
 	}
+
 	s.Close()
 	for _, gone := range []string{addr, "nowhere", "a b:1"} {
 		if err := Ask(t.Context(), gone, false); err == nil {

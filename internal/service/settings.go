@@ -114,11 +114,13 @@ func boundLogged(_ []string, a slog.Attr) slog.Attr {
 	if len(text) <= maxLogged {
 		return a
 	}
+
 	if strings.HasPrefix(text, "panic: ") {
 		text = strings.ToValidUTF8(text[:min(len(text), maxStack)], " ") // with its line breaks
 	} else {
 		text = excerptOfBytes(text, maxLogged)
 	}
+
 	return slog.String(a.Key, text)
 }
 
@@ -143,6 +145,7 @@ func excerptOfBytes(text string, limit int) string {
 	for !utf8.RuneStart(excerpt[end]) {
 		end--
 	}
+
 	return excerpt[:end] + ellipsis
 }
 
@@ -164,6 +167,7 @@ func CheckRoles(roles []string, known ...string) error {
 			return fmt.Errorf("%q is not one of %s", role, strings.Join(known, ", "))
 		}
 	}
+
 	if len(roles) == 0 {
 		return errors.New("none")
 	}
@@ -177,6 +181,7 @@ func Consumer(instance string) (string, error) {
 	if instance != "" {
 		return instance, nil
 	}
+
 	host, err := os.Hostname()
 	if err != nil {
 		return "", fmt.Errorf("instance: not set, and the host has no name: %w", err)
