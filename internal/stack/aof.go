@@ -28,14 +28,17 @@ func repairTail(dir string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // there is none yet, or the server says what it misses
 	}
+
 	if err != nil {
 		return err
 	}
 	defer file.Close()
+
 	whole, torn, err := wholeUntil(file)
 	if err == nil && torn {
 		err = errors.Join(file.Truncate(whole), file.Sync())
 	}
+
 	return err
 }
 
@@ -46,12 +49,14 @@ func NewestAOF(dir string) (path string, err error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
+
 	for line := range strings.Lines(string(manifest)) {
 		// file appendonly.aof.3.incr.aof seq 3 type i
 		if fields := strings.Fields(line); len(fields) >= 6 && fields[5] == "i" {
 			path = filepath.Join(folder, fields[1])
 		}
 	}
+
 	return path, err
 }
 
@@ -72,6 +77,7 @@ func wholeUntil(file io.Reader) (whole int64, torn bool, err error) {
 		case err != nil:
 			return 0, false, err
 		}
+
 		inside = name == "MULTI" || inside && name != "EXEC"
 		if at += length; !inside {
 			whole = at
@@ -92,21 +98,26 @@ func readCommand(in *bufio.Reader) (length int64, name string, err error) {
 		if line[0] != kind || err != nil || n < 0 || n > mostBytes {
 			return 0, errDamaged
 		}
+
 		return n, nil
 	}
+
 	parts, err := header('*')
 	for i := 0; i < parts && err == nil; i++ {
 		var size, read int
 		if size, err = header('$'); err != nil {
 			break
 		}
+
 		if i == 0 && size <= len("MULTI") { // a longer name is not asked for
 			text, _ := in.Peek(size) // a short one ends below
 			name = strings.ToUpper(string(text))
 		}
+
 		read, err = in.Discard(size + 2)
 		length += int64(read)
 	}
+
 	return length, name, err
 }
 

@@ -9,6 +9,7 @@ import (
 
 func TestWholeUntil(t *testing.T) {
 	t.Parallel()
+
 	const set, multi, exec = "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n", "*1\r\n$5\r\nMULTI\r\n", "*1\r\n$4\r\nEXEC\r\n"
 	for name, c := range map[string]struct {
 		file  string
@@ -39,6 +40,7 @@ func TestWholeUntil(t *testing.T) {
 // and not after the one that follows.
 func TestStart_DropsATornTransactionForGood(t *testing.T) {
 	t.Parallel()
+
 	r := startRedis(t, RedisOptions{})
 	command(t, r, "SET", "before", "1")
 	path := filepath.Join(r.Dir, "appendonlydir", "appendonly.aof.1.incr.aof")
@@ -51,6 +53,7 @@ func TestStart_DropsATornTransactionForGood(t *testing.T) {
 		if err := os.Truncate(path, size+int64(cut)); err != nil {
 			t.Fatal(err)
 		}
+
 		for range 2 {
 			if err := r.Start(t.Context()); err != nil {
 				t.Fatal(err)
@@ -61,10 +64,12 @@ func TestStart_DropsATornTransactionForGood(t *testing.T) {
 			command(t, r, "EVAL", "redis.call('INCR','n') redis.call('INCR','m') return 1", "0")
 			r.Kill()
 		}
+
 		if err := r.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if got := command(t, r, "GET", "n"); got != "4" {
 		t.Errorf("of 4 acknowledged scripts there are %s", got)
 	}

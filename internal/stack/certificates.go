@@ -38,11 +38,14 @@ func NewAuthority(name string) (*Authority, error) {
 		Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(certificateLifetime),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 	}}
+
 	der, err := ca.sign(ca.certificate, &ca.key)
 	if err != nil {
 		return nil, err
 	}
+
 	ca.certificate, err = x509.ParseCertificate(der)
+
 	return ca, err
 }
 
@@ -52,6 +55,7 @@ func (a *Authority) sign(template *x509.Certificate, key **ecdsa.PrivateKey) (de
 		template.NotBefore = time.Now().Add(-time.Hour)
 		der, err = x509.CreateCertificate(rand.Reader, template, a.certificate, (*key).Public(), a.key)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
@@ -65,10 +69,12 @@ func (a *Authority) Issue(dir string, until time.Time, names ...string) (*RedisT
 	if until.IsZero() {
 		until = a.certificate.NotAfter
 	}
+
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: names[0]}, NotAfter: until, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
+
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
@@ -76,11 +82,13 @@ func (a *Authority) Issue(dir string, until time.Time, names ...string) (*RedisT
 			template.DNSNames = append(template.DNSNames, name)
 		}
 	}
+
 	var key *ecdsa.PrivateKey
 	der, err := a.sign(template, &key)
 	if err != nil {
 		return nil, err
 	}
+
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	files := &RedisTLS{CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
 	err = errors.Join(err, os.MkdirAll(dir, 0o700),
@@ -90,6 +98,7 @@ func (a *Authority) Issue(dir string, until time.Time, names ...string) (*RedisT
 	if err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
+
 	return files, nil
 }
 
@@ -103,14 +112,18 @@ func (t *RedisTLS) clientConfig(addr string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pemCA) {
 		return nil, fmt.Errorf("%s holds no certificate", t.CAFile)
 	}
+
 	own, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 	if err != nil {
 		return nil, err
 	}
+
 	host, _, err := net.SplitHostPort(addr)
+
 	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}, ServerName: host, MinVersion: tls.VersionTLS12}, err
 }

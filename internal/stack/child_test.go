@@ -16,16 +16,19 @@ func TestMain(m *testing.M) {
 	if os.Getenv("CHILD_TEST_PARENT") == "" {
 		os.Exit(m.Run())
 	}
+
 	cmd := exec.Command("sleep", "300")
 	if err := StartChild(cmd); err != nil {
 		os.Exit(1)
 	}
+
 	os.Stdout.WriteString(strconv.Itoa(cmd.Process.Pid) + "\n")
 	time.Sleep(5 * time.Minute)
 }
 
 func TestStartChild_EndsWithAKilledParent(t *testing.T) {
 	t.Parallel()
+
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -53,6 +56,7 @@ func TestStartChild_EndsWithAKilledParent(t *testing.T) {
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+
 	_ = parent.Wait() // it was killed
 
 	for over := time.Now().Add(2 * time.Minute); !gone(pid); time.Sleep(10 * time.Millisecond) {

@@ -48,14 +48,17 @@ func (c *Cluster) start(ctx context.Context, dir string, masters, replicas int) 
 		}
 		c.Nodes, addrs = append(c.Nodes, node), append(addrs, node.Addr)
 	}
+
 	c.URL = c.Nodes[0].URL + "?addr=" + strings.Join(addrs[1:masters], "&addr=")
 	if err := manage(ctx, slices.Concat([]string{"create"}, addrs, []string{"--cluster-replicas", strconv.Itoa(replicas), "--cluster-yes"})...); err != nil {
 		return err
 	}
+
 	err := c.AwaitWhole(ctx)
 	for _, replica := range c.Nodes[masters:] {
 		err = errors.Join(err, replica.AwaitSynced(ctx))
 	}
+
 	return errors.Join(err, c.awaitShards(ctx))
 }
 
@@ -68,6 +71,7 @@ func (c *Cluster) awaitShards(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+
 			shards, masters := map[string]string{}, map[string]string{} // by node
 			for line := range strings.Lines(string(text)) {
 				if fields := strings.Fields(line); len(fields) > 4 && fields[0] != "vars" {
@@ -75,12 +79,14 @@ func (c *Cluster) awaitShards(ctx context.Context) error {
 					masters[fields[0]] = fields[3]
 				}
 			}
+
 			for replica, master := range masters {
 				if master != "-" && shards[replica] != shards[master] {
 					return fmt.Errorf("%s: %s is not in the shard of its master", node.Addr, replica)
 				}
 			}
 		}
+
 		return nil
 	})
 }
@@ -131,17 +137,21 @@ func (c *Cluster) AwaitWhole(ctx context.Context) error {
 			if !node.Running() {
 				continue
 			}
+
 			info, err := node.Command(ctx, "CLUSTER", "INFO")
 			if err != nil {
 				return err
 			}
+
 			for _, want := range wanted {
 				if !strings.Contains(info, want+"\r\n") {
 					return fmt.Errorf("%s: not yet %s", node.Addr, want)
 				}
 			}
+
 			asked = node.Addr
 		}
+
 		return manage(ctx, "check", asked)
 	})
 }
@@ -153,13 +163,16 @@ func (r *Redis) Follow(ctx context.Context, master *Redis) error {
 		_, err := r.Command(ctx, "REPLICAOF", "NO", "ONE")
 		return err
 	}
+
 	host, port, err := net.SplitHostPort(master.Addr)
 	if err == nil && r.users != nil {
 		_, err = r.Command(ctx, "CONFIG", "SET", "masteruser", OperatorUser, "masterauth", r.users.Passwords[OperatorUser])
 	}
+
 	if err == nil {
 		_, err = r.Command(ctx, "REPLICAOF", host, port)
 	}
+
 	return errors.Join(err, r.AwaitSynced(ctx))
 }
 

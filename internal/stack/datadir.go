@@ -34,12 +34,15 @@ func openDataDir(path string) (*dataDir, error) {
 			err = os.MkdirAll(d.file(sub), 0o700)
 		}
 	}
+
 	if err == nil {
 		d.lock, err = os.OpenFile(d.file("lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
+
 	err = poll(context.Background(), 2*time.Second, func() error { return syscall.Flock(int(d.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) })
 	if err != nil {
 		holder, _ := os.ReadFile(d.file("lock")) // without it the message is only less exact
@@ -47,10 +50,12 @@ func openDataDir(path string) (*dataDir, error) {
 		return nil, fmt.Errorf("the data directory %s is in use by another run (process %s): stop that one, or set DATA_DIR to another folder",
 			path, strings.TrimSpace(string(holder)))
 	}
+
 	// This process's id is for the message of the next one.
 	if err := os.WriteFile(d.file("lock"), fmt.Appendln(nil, os.Getpid()), 0o600); err != nil {
 		return nil, fmt.Errorf("data directory: %w", errors.Join(err, d.lock.Close()))
 	}
+
 	return d, nil
 }
 
@@ -68,10 +73,12 @@ func (d *dataDir) write(name string, content []byte) error {
 		return err
 	}
 	defer func() { _ = os.Remove(fresh.Name()) }() // gone already after the rename
+
 	_, err = fresh.Write(content)
 	if err = errors.Join(err, fresh.Sync(), fresh.Close()); err != nil {
 		return err
 	}
+
 	return os.Rename(fresh.Name(), target)
 }
 
@@ -94,6 +101,7 @@ func (d *dataDir) secrets() ([]string, error) {
 	if data, _ := os.ReadDir(d.file("redis")); len(data) > 0 && errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s is missing, which the data beside it needs: put it back (a backup has it), or start again with make clean", webhookKeys)
 	}
+
 	var env []string
 	for variable, name := range keyFiles {
 		secret := hex.EncodeToString(randomKey())
@@ -105,6 +113,7 @@ func (d *dataDir) secrets() ([]string, error) {
 		}
 		env = append(env, variable+"=", variable+"_FILE="+d.file("keys", name))
 	}
+
 	return env, nil
 }
 

@@ -16,6 +16,7 @@ import (
 
 func TestDataDir_IsLockedWhileOpen(t *testing.T) {
 	t.Parallel()
+
 	path := filepath.Join(t.TempDir(), "data")
 	first, err := openDataDir(path)
 	if err != nil {
@@ -26,16 +27,19 @@ func TestDataDir_IsLockedWhileOpen(t *testing.T) {
 		!strings.Contains(err.Error(), "DATA_DIR") {
 		t.Errorf("second opening: %v", err)
 	}
+
 	first.unlock()
 	again, err := openDataDir(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	again.unlock()
 }
 
 func TestDataDir_StaysLockedWhileItsRedisLives(t *testing.T) {
 	t.Parallel()
+
 	d, err := openDataDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -44,15 +48,18 @@ func TestDataDir_StaysLockedWhileItsRedisLives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	d.unlock()
 	if _, err := openDataDir(d.path); err == nil {
 		t.Error("opened beside a living Redis")
 	}
+
 	r.Stop()
 	again, err := openDataDir(d.path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	again.unlock()
 }
 
@@ -62,20 +69,24 @@ func TestSecrets_AreGeneratedOnceAndReadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.unlock()
+
 	env, err := d.secrets()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	before := snapshot(t, d)
 	for _, pair := range env {
 		name, value, _ := strings.Cut(pair, "=")
 		t.Setenv(name, value)
 	}
+
 	for _, name := range []string{"TOKEN_KEYS", "TRACKING_KEYS", "WEBHOOK_KEYS"} {
 		if ring, err := config.Keys(name); err != nil || ring.Current != "k1" {
 			t.Errorf("%s: %+v, %v", name, ring, err)
 		}
 	}
+
 	key, err := config.Secret("ADMIN_KEY")
 	if err != nil || len(key) != 64 {
 		t.Errorf("ADMIN_KEY %q, %v", key, err)
@@ -91,14 +102,17 @@ func TestSecrets_AreGeneratedOnceAndReadable(t *testing.T) {
 // Another key would leave every endpoint's secret unreadable, and no webhook sent.
 func TestSecrets_ALostKeyOfWebhooksIsNotReplacedBesideData(t *testing.T) {
 	t.Parallel()
+
 	d, err := openDataDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.unlock()
+
 	if _, err := d.secrets(); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, lost := range []string{"engine-key", "webhook-keys"} { // releases before had no engine-key
 		if err := os.Remove(d.file("keys", lost)); err != nil {
 			t.Fatal(err)
@@ -107,9 +121,11 @@ func TestSecrets_ALostKeyOfWebhooksIsNotReplacedBesideData(t *testing.T) {
 			t.Errorf("without data: %v", err)
 		}
 	}
+
 	if err := os.WriteFile(d.file("redis", "appendonly"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct{ lost, want string }{{"engine-key", "<nil>"}, {"webhook-keys", "webhook-keys is missing"}} {
 		if err := os.Remove(d.file("keys", c.lost)); err != nil {
 			t.Fatal(err)
@@ -122,6 +138,7 @@ func TestSecrets_ALostKeyOfWebhooksIsNotReplacedBesideData(t *testing.T) {
 
 func TestStart_RefusesAHalfRestoredDirectory(t *testing.T) {
 	t.Parallel()
+
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, restoringFile), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -135,11 +152,13 @@ func TestStart_RefusesAHalfRestoredDirectory(t *testing.T) {
 // time after leaves the mark.
 func TestRestore_MarksADirectoryBeforeItsFirstChange(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct{ there, replace, refused bool }{{true, false, true}, {true, true, false}, {false, false, false}} {
 		data, err := openDataDir(t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(data.unlock)
 		s := &Stack{data: data, options: Options{Out: io.Discard}}
 		demo := s.data.file(demoFile)
@@ -148,6 +167,7 @@ func TestRestore_MarksADirectoryBeforeItsFirstChange(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		err = s.moveAside(c.replace)
 		_, unmarked := os.Stat(s.data.file(restoringFile))
 		_, moved := os.Stat(demo)
@@ -165,21 +185,27 @@ func snapshot(t *testing.T, d *dataDir) (all []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has mode %v", name, info.Mode())
 		}
+
 		content, err := os.ReadFile(d.file("keys", name))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		all = append(all, string(content))
 	}
+
 	slices.Sort(all)
+
 	return slices.Compact(all)
 }
 
 func TestRequireFree_NamesTheVariable(t *testing.T) {
 	t.Parallel()
+
 	r := startRedis(t, RedisOptions{})
 	err := requireFree("OPS_ADDR", r.Addr)
 	if err == nil || !strings.Contains(err.Error(), r.Addr) || !strings.Contains(err.Error(), "set OPS_ADDR") {
@@ -192,6 +218,7 @@ func TestRequireFree_NamesTheVariable(t *testing.T) {
 
 func TestErrorEcho_ShowsErrorsAndLogsEverything(t *testing.T) {
 	t.Parallel()
+
 	var log, out bytes.Buffer
 	e := &errorEcho{log: &log, name: "worker", out: &out}
 	parts := []string{"level=INFO msg=a\nlevel=ERR", "OR msg=b\n{\"level\":\"ERROR\"}\npan", "ic: c\nrest"}
@@ -200,6 +227,7 @@ func TestErrorEcho_ShowsErrorsAndLogsEverything(t *testing.T) {
 			t.Fatal(n, err)
 		}
 	}
+
 	if log.String() != strings.Join(parts, "") {
 		t.Errorf("log %q", log.String())
 	}
@@ -213,6 +241,7 @@ func TestDataDir_RelativeOnesCountFromTheTopOfTheProject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for given, want := range map[string]string{
 		"":             filepath.Join(root, ".data"),
 		".data":        filepath.Join(root, ".data"),

@@ -76,29 +76,36 @@ func (s *Stack) seed(ctx context.Context) (err error) {
 		if err == nil {
 			err = json.Unmarshal(content, d)
 		}
+
 		if err == nil {
 			break
 		}
+
 		if !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("seed: %s: %w", name, err)
 		}
 	}
+
 	d.BaseURL, d.OpsURL = origin(o.GatewayAddr), origin(o.OpsAddr)
 	if d.AdminKey, err = s.data.adminKey(); err != nil {
 		return err
 	}
+
 	admin := client.New("", 2).As(d.OpsURL+"/api/admin/v1", d.AdminKey)
 	if o.Receiver {
 		o.WebhookURL = origin(o.ReceiverAddr) + "/"
 	}
+
 	account := d.Account.AccountID
 	if err := s.ensure(ctx, admin, "/accounts", account, http.MethodGet, nil,
 		map[string]string{"name": "Demo Restoranları"}, &d.Account); err != nil {
 		return fmt.Errorf("seed the demo account: %w", err)
 	}
+
 	if d.Account.AccountID != account {
 		d.Webhook = Webhook{} // it went with its account
 	}
+
 	// A patch of nothing asks whether the fleet is there.
 	if err := s.ensure(ctx, admin, "/fleets", d.Fleet.FleetID, http.MethodPatch, struct{}{}, map[string]any{
 		"name": "Demo Kurye", "subRegion": "Demo Bölgesi", "avgDeliveryMinutes": 25, "avgPickupMinutes": 10,
@@ -106,12 +113,14 @@ func (s *Stack) seed(ctx context.Context) (err error) {
 	}, &d.Fleet); err != nil {
 		return fmt.Errorf("seed the demo fleet: %w", err)
 	}
+
 	if o.WebhookURL == "" {
 		return nil
 	}
 	if err := s.ensureWebhook(ctx, admin); err != nil {
 		return fmt.Errorf("seed the demo webhook: %w", err)
 	}
+
 	return nil
 }
 
@@ -132,6 +141,7 @@ func (s *Stack) ensure(ctx context.Context, admin *client.Client, kind, id, meth
 			return err
 		}
 	}
+
 	if err := admin.Call(ctx, http.MethodPost, kind, body, created); err != nil {
 		return err
 	}
@@ -149,10 +159,12 @@ func (s *Stack) ensureWebhook(ctx context.Context, admin *client.Client) error {
 		}
 		s.Demo.Webhook = Webhook{} // somebody removed it, and its secret with it
 	}
+
 	var set Webhook
 	if err := admin.Call(ctx, http.MethodPut, path, map[string]string{"url": url}, &set); err != nil {
 		return err
 	}
+
 	switch {
 	case set.Secret != "":
 	case s.Demo.Webhook.Secret != "": // another URL keeps the secret, which is not shown again
@@ -162,7 +174,9 @@ func (s *Stack) ensureWebhook(ctx context.Context, admin *client.Client) error {
 			return err
 		}
 	}
+
 	s.Demo.Webhook = Webhook{URL: url, Secret: set.Secret}
+
 	return s.save(partialFile)
 }
 
@@ -182,6 +196,7 @@ func (s *Stack) shell() []byte {
 	if s.Redis != nil && s.Redis.tls != nil {
 		ca = s.Redis.tls.CAFile
 	}
+
 	var text strings.Builder
 	for _, v := range [][2]string{
 		{"BASE_URL", d.BaseURL}, {"OPS_URL", d.OpsURL}, {"ADMIN_KEY", d.AdminKey},
@@ -197,6 +212,7 @@ func (s *Stack) shell() []byte {
 			fmt.Fprintf(&text, "%s='%s'\n", v[0], v[1])
 		}
 	}
+
 	return []byte(text.String())
 }
 
@@ -205,6 +221,7 @@ func (s *Stack) save(name string) error {
 	if err == nil {
 		err = s.data.write(name, append(content, '\n'))
 	}
+
 	if err != nil {
 		return fmt.Errorf("seed: %w", err)
 	}

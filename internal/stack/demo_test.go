@@ -13,10 +13,12 @@ import (
 //rule:make-run/the-demo-fleet-covers-at
 func TestDemo_FleetCoversTheSixCities(t *testing.T) {
 	t.Parallel()
+
 	coverage, err := delivery.ParseCoverage(demoCoverage)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for city, p := range map[string]delivery.Point{
 		"İstanbul, Sultanahmet": {Latitude: 41.0082, Longitude: 28.9784}, "İstanbul, Kadıköy": {Latitude: 40.9903, Longitude: 29.0290},
 		"Ankara": {Latitude: 39.9334, Longitude: 32.8597}, "İzmir": {Latitude: 38.4237, Longitude: 27.1428},
@@ -27,6 +29,7 @@ func TestDemo_FleetCoversTheSixCities(t *testing.T) {
 			t.Errorf("%s is not covered", city)
 		}
 	}
+
 	if coverage.Contains(delivery.Point{Latitude: 38.4942, Longitude: 43.3800}) {
 		t.Error("Van is covered, so nothing would ever be out of coverage")
 	}
@@ -37,16 +40,19 @@ func TestDemo_FleetCoversTheSixCities(t *testing.T) {
 //rule:make-run/when-all-is-ready-it
 func TestDemo_IsWrittenAsTheContractNamesIt(t *testing.T) {
 	t.Parallel()
+
 	demo := Demo{PanelURL: "p", ClickHouseURL: "c", ReportsToken: "t", Webhook: Webhook{URL: "w"}}
 	demo.Panel.User = "u"
 	content, err := json.Marshal(demo)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var written map[string]any
 	if err := json.Unmarshal(content, &written); err != nil {
 		t.Fatal(err)
 	}
+
 	names := []string{}
 	for name, value := range written {
 		if inner, is := value.(map[string]any); is {
@@ -54,6 +60,7 @@ func TestDemo_IsWrittenAsTheContractNamesIt(t *testing.T) {
 		}
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
 	want := []string{
 		"account{accountId,clientId,clientSecret}", "adminKey", "baseUrl", "clickhouseUrl", "fleet{clientId,clientSecret,fleetId}",

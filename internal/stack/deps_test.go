@@ -31,9 +31,11 @@ func depsIn(t *testing.T, commands map[string]string, args ...string) (string, e
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cmd := exec.Command("/bin/sh", append([]string{"-c", string(script), "deps.sh"}, args...)...)
 	cmd.Env = []string{"PATH=" + bin, "CHROMIUM=" + os.Getenv("CHROMIUM")}
 	out, err := cmd.CombinedOutput()
+
 	return string(out), err
 }
 
@@ -54,6 +56,7 @@ esac`
 // Each name stands for a command, and for the packages that bring it.
 func TestDeps_KnowsWhatToInstall(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct{ command, packages string }{
 		"redis-server":  {"redis-server", "redis-server"},
 		"valkey-server": {"valkey-server", "valkey-tools"},
@@ -69,6 +72,7 @@ func TestDeps_KnowsWhatToInstall(t *testing.T) {
 			t.Errorf("%s is there: %v, said %q", name, err, out)
 		}
 	}
+
 	if out, err := depsIn(t, map[string]string{"go": works}, "emacs"); err == nil || !strings.Contains(out, "emacs is not known here") {
 		t.Errorf("%v, said %q", err, out)
 	}
@@ -97,6 +101,7 @@ esac`
 // No service comes along that would start a server of its own.
 func TestDeps_TakesValkeyFromBackports(t *testing.T) {
 	t.Parallel()
+
 	out, err := depsIn(t, map[string]string{
 		"go": works, "id": "echo 0", "apt-get": backported, "env": runs,
 		"tee": `while read -r line; do echo "$1: $line"; done >&2; : >$BIN/added`,
@@ -112,6 +117,7 @@ func TestDeps_TakesValkeyFromBackports(t *testing.T) {
 
 func TestDeps(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		commands map[string]string
 		fails    bool

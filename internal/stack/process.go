@@ -79,6 +79,7 @@ func (p *Program) Start(ctx context.Context) error {
 	if p.Running() {
 		return fmt.Errorf("%s already runs", p.Name)
 	}
+
 	if p.prepare != nil {
 		if err := p.prepare(); err != nil {
 			return err
@@ -101,6 +102,7 @@ func (p *Program) Start(ctx context.Context) error {
 		tee := &errorEcho{log: log, name: p.Name, out: p.echo}
 		r.cmd.Stdout, r.cmd.Stderr = tee, tee
 	}
+
 	if p.inherit != nil {
 		r.cmd.ExtraFiles = []*os.File{p.inherit}
 	}
@@ -162,9 +164,11 @@ func (p *Program) answersOK(context.Context) error {
 		return err
 	}
 	defer resp.Body.Close()
+
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answers %d", p.Ready, resp.StatusCode)
 	}
+
 	return nil
 }
 
@@ -320,6 +324,7 @@ func FreeAddr() string {
 			return addr
 		}
 	}
+
 	panic("found no free port on 127.0.0.1")
 }
 
@@ -354,9 +359,11 @@ func environment(inherited, own []string) []string {
 		replaced[name+"_FILE"] = true
 		replaced[strings.TrimSuffix(name, "_FILE")] = true
 	}
+
 	kept := slices.DeleteFunc(slices.Clone(inherited), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
 		return replaced[name]
 	})
+
 	return append(kept, own...)
 }

@@ -32,6 +32,7 @@ func RedisProgram(name string) (string, error) {
 	if kind != "redis" && kind != "valkey" {
 		return "", fmt.Errorf("SERVER=%q is neither redis nor valkey", kind)
 	}
+
 	path, err := exec.LookPath(kind + "-" + name)
 	if err != nil {
 		return "", fmt.Errorf("%w (`make deps SERVER=%s` installs it)", err, kind)
@@ -74,13 +75,16 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	if o.Dir == "" {
 		return nil, errors.New("start redis: no folder given")
 	}
+
 	dir, err := filepath.Abs(o.Dir)
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("start redis: %w", err)
 	}
+
 	// Between choosing a free port and listening on it another program can take it; then
 	// the next one is tried. A port that was asked for is not replaced.
 	for attempt := 1; ; attempt++ {
@@ -91,6 +95,7 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 		if err = r.Start(ctx); err == nil {
 			return r, nil
 		}
+
 		r.Stop()
 		if o.Addr != "" || attempt == 5 || !strings.Contains(err.Error(), "Address already in use") {
 			return nil, err
@@ -107,12 +112,14 @@ func DefaultMaxMemory() string {
 	if err != nil {
 		return fallback
 	}
+
 	for line := range strings.Lines(string(text)) {
 		var kilobytes int64
 		if _, err := fmt.Sscanf(line, "MemTotal: %d kB", &kilobytes); err == nil {
 			return strconv.FormatInt(kilobytes*1024/2, 10)
 		}
 	}
+
 	return fallback
 }
 
@@ -125,18 +132,22 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start redis: %w", err)
 	}
+
 	addr := o.Addr
 	if addr == "" {
 		addr = FreeAddr()
 	}
+
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("start redis: %w", err)
 	}
+
 	r := &Redis{Addr: addr, Dir: dir, URL: "redis://" + addr, users: o.Users, tls: o.TLS, clientTimeout: 5 * time.Second}
 	if o.ClientTimeout > 0 {
 		r.clientTimeout = o.ClientTimeout
 	}
+
 	args := []string{filepath.Join(root, "configs", "redis.conf"), "--dir", dir, "--bind", host, "--maxmemory", DefaultMaxMemory()}
 	if o.TLS == nil {
 		args = append(args, "--port", port)
@@ -149,12 +160,14 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 		args = append(args, "--port", "0", "--tls-port", port, "--tls-auth-clients", clients, "--tls-protocols", "TLSv1.2 TLSv1.3",
 			"--tls-cert-file", o.TLS.CertFile, "--tls-key-file", o.TLS.KeyFile, "--tls-ca-cert-file", o.TLS.CAFile)
 	}
+
 	if o.Unix {
 		// A socket's path may have at most 107 bytes, so it is not in Dir.
 		socket := filepath.Join(os.TempDir(), "redis-"+port+".sock")
 		r.URL = "unix://" + socket
 		args = append(args, "--unixsocket", socket, "--unixsocketperm", "700")
 	}
+
 	if o.Users != nil {
 		file, err := writeUsers(root, dir, o.Users)
 		if err != nil {
@@ -163,11 +176,13 @@ func newRedis(dir string, o RedisOptions) (*Redis, error) {
 		args = append(args, "--aclfile", file)
 		r.URL = r.URLFor(OperatorUser)
 	}
+
 	r.Program = &Program{
 		Name: filepath.Base(path), Path: path, Args: append(args, o.Extra...), Env: o.Env, Log: filepath.Join(dir, "redis.log"),
 		check: r.answers, timeout: redisStartTimeout, inherit: o.inherit, onDeath: o.onDeath,
 		prepare: func() error { return repairTail(dir) },
 	}
+
 	return r, nil
 }
 
@@ -179,11 +194,14 @@ func (r *Redis) Command(ctx context.Context, args ...string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = client.Close() }() // nothing is written by it
+
 	command := make([]any, len(args))
 	for i, arg := range args {
 		command[i] = arg
 	}
+
 	reply, err := client.Do(ctx, command...).Result()
+
 	return replyText(reply), err
 }
 
@@ -194,6 +212,7 @@ func (r *Redis) Client() (*redis.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	o.Protocol, o.DisableIdentity, o.MaxRetries, o.PoolSize = 2, true, -1, 1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = r.clientTimeout, r.clientTimeout, r.clientTimeout
 	o.ContextTimeoutEnabled = true
@@ -202,6 +221,7 @@ func (r *Redis) Client() (*redis.Client, error) {
 			return nil, err
 		}
 	}
+
 	return redis.NewClient(o), nil
 }
 
@@ -210,6 +230,7 @@ func replyText(reply any) string {
 	if !ok {
 		return fmt.Sprint(reply)
 	}
+
 	lines := make([]string, len(items))
 	for i, item := range items {
 		lines[i] = replyText(item)
@@ -223,12 +244,14 @@ func (r *Redis) answers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", r.PID())) {
 		return fmt.Errorf("another Redis answers at %s", r.Addr)
 	}
 	if !strings.Contains(info, "\nloading:0\r\n") { // and not of async_loading
 		return errors.New("the data is being loaded")
 	}
+
 	return nil
 }
 
@@ -267,6 +290,7 @@ func RenderUsers(template []byte, u Users) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("users of redis: environment %q is neither production nor sandbox", u.Environment)
 	}
+
 	text := continuation.ReplaceAllString(noRule.ReplaceAllString(string(template), ""), " ")
 	var missing error
 	for _, user := range redisUsers {
@@ -276,6 +300,7 @@ func RenderUsers(template []byte, u Users) ([]byte, error) {
 		hash := fmt.Sprintf("#%x", sha256.Sum256([]byte(u.Passwords[user])))
 		text = strings.ReplaceAll(text, "#"+strings.ToUpper(user)+"_SHA256", hash)
 	}
+
 	return []byte(strings.ReplaceAll(text, "{ENV", "{"+letter)), missing
 }
 
@@ -284,11 +309,13 @@ func writeUsers(root, dir string, u *Users) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("users of redis: %w", err)
 	}
+
 	path := filepath.Join(dir, "users.acl")
 	text, err := RenderUsers(template, *u)
 	if err == nil {
 		err = os.WriteFile(path, text, 0o600)
 	}
+
 	return path, err
 }
 
@@ -297,11 +324,14 @@ func (r *Redis) URLFor(user string) string {
 	if r.users == nil {
 		return r.URL
 	}
+
 	u, err := url.Parse(r.URL)
 	if err != nil {
 		return r.URL // composed by newRedis, so it can be read
 	}
+
 	u.User = url.UserPassword(user, r.users.Passwords[user])
+
 	return u.String()
 }
 
@@ -321,6 +351,7 @@ func (s *Stack) redisEnv(program string) []string {
 	if s.Redis == nil {
 		return nil // the environment of all of them names the Redis that was given
 	}
+
 	url, ca := "", ""
 	if slices.Contains(redisUsers, program) {
 		url = s.RedisURL(program)
@@ -328,5 +359,6 @@ func (s *Stack) redisEnv(program string) []string {
 			ca = s.Redis.tls.CAFile
 		}
 	}
+
 	return []string{"REDIS_URL=" + url, "REDIS_CA_FILE=" + ca}
 }

@@ -15,11 +15,14 @@ func startRedis(t *testing.T, o RedisOptions) *Redis {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
+
 	r, err := StartRedis(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(r.Stop)
+
 	return r
 }
 
@@ -34,6 +37,7 @@ func command(t *testing.T, r *Redis, args ...string) string {
 
 func TestStartRedis_KeepsEveryWriteOverKillAndStop(t *testing.T) {
 	t.Parallel()
+
 	r := startRedis(t, RedisOptions{})
 	command(t, r, "SET", "a", "1")
 	first := r.PID()
@@ -47,6 +51,7 @@ func TestStartRedis_KeepsEveryWriteOverKillAndStop(t *testing.T) {
 	if r.PID() == first {
 		t.Error("same process id after a restart")
 	}
+
 	command(t, r, "INCR", "a")
 	r.Stop()
 	if err := r.Start(t.Context()); err != nil {
@@ -59,6 +64,7 @@ func TestStartRedis_KeepsEveryWriteOverKillAndStop(t *testing.T) {
 
 func TestStartRedis_RunsWithTheDurableSettings(t *testing.T) {
 	t.Parallel()
+
 	r := startRedis(t, RedisOptions{Extra: []string{"--maxmemory", "64mb"}})
 	info := command(t, r, "INFO")
 	for _, want := range []string{"aof_enabled:1", "maxmemory:67108864", "maxmemory_policy:noeviction"} {
@@ -66,6 +72,7 @@ func TestStartRedis_RunsWithTheDurableSettings(t *testing.T) {
 			t.Errorf("INFO lacks %s", want)
 		}
 	}
+
 	for setting, want := range map[string]string{"appendfsync": "always", "save": ""} {
 		if got := command(t, r, "CONFIG", "GET", setting); got != setting+"\n"+want {
 			t.Errorf("%q, want %s", got, want)
@@ -83,10 +90,12 @@ func TestStartRedis_HasALimitOfMemory(t *testing.T) {
 
 func TestStartRedis_ListensOnAUnixSocket(t *testing.T) {
 	t.Parallel()
+
 	r := startRedis(t, RedisOptions{Unix: true, Dir: filepath.Join(t.TempDir(), strings.Repeat("long/", 30))})
 	if !strings.HasPrefix(r.URL, "unix://") {
 		t.Errorf("URL = %s", r.URL)
 	}
+
 	for range 2 {
 		if reply, err := r.Command(t.Context(), "PING"); err != nil || reply != "PONG" {
 			t.Fatal(reply, err)
@@ -100,6 +109,7 @@ func TestStartRedis_ListensOnAUnixSocket(t *testing.T) {
 
 func TestStartRedis_Refuses(t *testing.T) {
 	t.Parallel()
+
 	taken := startRedis(t, RedisOptions{})
 	for name, c := range map[string]struct {
 		o    RedisOptions

@@ -17,6 +17,7 @@ func (s *Stack) startClickHouse(ctx context.Context) error {
 		s.Demo.ClickHouseURL = o.ClickHouseURL
 		return nil
 	}
+
 	s.Demo.ClickHouseURL = origin(o.ClickHouseAddr)
 	s.ClickHouse = s.program("devclickhouse", s.Demo.ClickHouseURL+"/ping", "-addr", o.ClickHouseAddr, "-data", s.data.file("clickhouse"))
 	s.ClickHouse.Name, s.ClickHouse.Log = "clickhouse", s.data.file("logs", "clickhouse.log")
@@ -33,6 +34,7 @@ func (s *Stack) ClickHouseURL() string {
 	if s.ClickHouse == nil || s.data == nil || slices.Contains(s.options.Env, NoEngineKey) {
 		return s.Demo.ClickHouseURL
 	}
+
 	key, err := os.ReadFile(s.data.file("keys", keyFiles["ENGINE_KEY"]))
 	if err != nil {
 		return s.Demo.ClickHouseURL
@@ -46,6 +48,7 @@ func (s *Stack) startReporting(ctx context.Context) error {
 	if err := s.seedPanel(ctx); err != nil {
 		return err
 	}
+
 	s.Demo.PanelURL = origin(o.PanelAddr)
 	s.Reporting = s.program("reporting", origin(o.ReportingOpsAddr)+"/readyz", "serve", "--config", s.configFile("reporting"))
 	s.Reporting.Env = append(s.Reporting.Env,
@@ -55,6 +58,7 @@ func (s *Stack) startReporting(ctx context.Context) error {
 		"OPS_URL="+origin(o.OpsAddr), "PANEL_PROGRAMS=worker="+origin(o.WorkerOpsAddr),
 		"PANEL_USERS=", "PANEL_USERS_FILE="+s.data.file("keys", "panel-users"),
 		"REPORT_TOKENS=", "REPORT_TOKENS_FILE="+s.data.file("keys", "report-tokens"))
+
 	return s.run(ctx, s.Reporting, o.PanelAddr+" and "+o.ReportingOpsAddr)
 }
 
@@ -88,12 +92,15 @@ func (s *Stack) seedPanel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	token, err := s.panelSecret("reports-token", "report-tokens", func() (secret, line string, err error) {
 		line, said, err := s.reporting(ctx, "", "token", panelUser, "--roles", "finance")
 		said = strings.TrimSpace(said)
 		return said[strings.LastIndexByte(said, '\n')+1:], line, err
 	})
+
 	s.Demo.Panel.User, s.Demo.Panel.Password, s.Demo.ReportsToken = panelUser, password, token
+
 	return err
 }
 
@@ -112,6 +119,7 @@ func (s *Stack) panelSecret(secretFile, lineFile string, fresh func() (secret, l
 	if err := s.data.write(filepath.Join("keys", lineFile), []byte(line)); err != nil {
 		return "", err
 	}
+
 	return made, s.data.write(filepath.Join("keys", secretFile), []byte(made+"\n"))
 }
 

@@ -33,23 +33,28 @@ func restore(ctx context.Context, o Options, from string, replace bool, drill fu
 		return err
 	}
 	defer s.Stop()
+
 	s.env = o.Env
 	if from, err = filepath.Abs(from); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
+
 	command := []string{"restore", "--from", from, "--erasures", o.Erasures}
 	if o.AgeIdentity != "" {
 		command = append(command, "--age-identity", o.AgeIdentity)
 	}
+
 	restore := func(args ...string) step { return s.command(BackupUser, slices.Concat(command, args)...) }
 	steps := []step{s.build, restore("--check"),
 		func(context.Context) error { return s.moveAside(replace) },
 		restore("--redis-dir", s.data.file("redis"), "--included-dir", s.data.path),
 		s.startRedis, s.startClickHouse, s.command(BackupUser, "migrate"), restore(),
 		func(context.Context) error { return os.Remove(s.data.file(restoringFile)) }}
+
 	if drill != nil {
 		steps = append(steps, drill(s)...)
 	}
+
 	return inOrder(ctx, steps...)
 }
 
@@ -61,12 +66,14 @@ func Drill(ctx context.Context, o Options, from string) (err error) {
 	if whole, _ := filepath.Glob(filepath.Join(from, "*Z", "backup.json")); len(whole) > 0 { // the pattern is well-formed
 		from = filepath.Dir(slices.Max(whole))
 	}
+
 	var backup struct {
 		Environment   string
 		Partitions    int
 		Began         time.Time
 		Redis, Tables []any
 	}
+
 	text, err := os.ReadFile(filepath.Join(from, "backup.json"))
 	if err = cmp.Or(err, json.Unmarshal(text, &backup)); err != nil {
 		return fmt.Errorf("restore drill: %w", err)
@@ -77,6 +84,7 @@ func Drill(ctx context.Context, o Options, from string) (err error) {
 	if o.DataDir, err = os.MkdirTemp("", "restore-drill-"); err != nil {
 		return fmt.Errorf("restore drill: %w", err)
 	}
+
 	defer func() { err = errors.Join(err, os.RemoveAll(o.DataDir)) }()
 	fmt.Fprintf(o.Out, "trying %s in %s\n", from, o.DataDir)
 	o.ClickHouseURL, o.environment = "", backup.Environment
@@ -87,9 +95,11 @@ func Drill(ctx context.Context, o Options, from string) (err error) {
 		return []step{s.startExporter, s.command(ReportingUser, "reconcile", "--wait", "10m",
 			"--from", day.AddDate(0, 0, -7).Format(time.DateOnly), "--to", day.Format(time.DateOnly))}
 	})
+
 	if err == nil {
 		fmt.Fprintf(o.Out, "\n%s was restored and reconciled within %.0f s\n", from, time.Since(began).Seconds())
 	}
+
 	return err
 }
 
@@ -118,24 +128,30 @@ func (s *Stack) moveAside(replace bool) error {
 			there = append(there, name)
 		}
 	}
+
 	if len(there) > 0 && !replace {
 		return fmt.Errorf("restore: %s is not empty (%s): use an empty DATA_DIR, or REPLACE=yes to move these aside", s.data.path, there[0])
 	}
 	if err := s.data.write(restoringFile, nil); err != nil || len(there) == 0 {
 		return err
 	}
+
 	aside := s.data.file("before-" + time.Now().UTC().Format("20060102T150405Z"))
 	err := os.Mkdir(aside, 0o700)
 	for _, name := range there {
 		err = errors.Join(err, os.Rename(s.data.file(name), filepath.Join(aside, name)))
 	}
+
 	for _, name := range []string{"redis", "keys"} {
 		err = errors.Join(err, os.MkdirAll(s.data.file(name), 0o700))
 	}
+
 	if err != nil {
 		return fmt.Errorf("restore: moving what was there aside: %w", err)
 	}
+
 	fmt.Fprintf(s.options.Out, "moved what was there to %s\n", aside)
+
 	return nil
 }
 

@@ -90,14 +90,17 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	steps := []step{s.prepare, s.build, s.startRedis, s.startGateway, s.seed, s.startReceiver, s.startWorker}
 	if o.Reporting {
 		steps = append(steps, s.startClickHouse, s.startReporting)
 	}
+
 	if err = inOrder(ctx, append(steps, s.publish)...); err != nil {
 		s.Stop()
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -105,16 +108,20 @@ func open(o Options) (*Stack, error) {
 	if o.Out == nil {
 		o.Out = io.Discard
 	}
+
 	if o.DataDir == "" {
 		return nil, errors.New("start: no data directory given")
 	}
+
 	dead, die := context.WithCancelCause(context.Background())
 	s := &Stack{options: o, dead: dead, died: func(p *Program) { die(p.failure()) }}
 	var err error
 	if s.root, err = ModuleDir(); err != nil {
 		return nil, err
 	}
+
 	s.data, err = openDataDir(o.DataDir)
+
 	return s, err
 }
 
@@ -147,6 +154,7 @@ func (s *Stack) Stop() {
 	for _, child := range slices.Backward(s.running) {
 		child.Stop()
 	}
+
 	s.running = nil
 	if s.data != nil {
 		s.data.unlock()
@@ -161,6 +169,7 @@ func (s *Stack) prepare(context.Context) error {
 	if _, err := os.Stat(s.data.file(restoringFile)); err == nil {
 		return fmt.Errorf("a restore into %s has not finished: repeat it with REPLACE=yes, or start again with make clean", s.data.path)
 	}
+
 	for _, l := range []struct {
 		variable string
 		addr     *string
@@ -177,30 +186,37 @@ func (s *Stack) prepare(context.Context) error {
 		if !l.wanted {
 			continue
 		}
+
 		if *l.addr == "" {
 			*l.addr = FreeAddr()
 		} else if err := requireFree(l.variable, *l.addr); err != nil {
 			return err
 		}
+
 		if l.addr != &o.ReceiverAddr {
 			s.own(origin(*l.addr))
 		}
 	}
+
 	s.own(o.ClickHouseURL)
 	secrets, err := s.data.secrets()
 	if err != nil {
 		return err
 	}
+
 	o.Courier, o.CourierStep = cmp.Or(o.Courier, "auto"), cmp.Or(o.CourierStep, 5*time.Second)
 	s.env = slices.Concat(secrets, []string{
 		"GATEWAY_ADDR=" + o.GatewayAddr, "OPS_ADDR=" + o.OpsAddr, "WORKER_OPS_ADDR=" + o.WorkerOpsAddr,
 		"ENVIRONMENT=sandbox", "COURIER=" + o.Courier, "COURIER_STEP=" + o.CourierStep.String(),
 	})
+
 	if o.Reporting {
 		// Where the gateway's tracking links lead.
 		s.env = append(s.env, "TRACKING_BASE_URL="+origin(o.PanelAddr)+"/track")
 	}
+
 	s.env = append(s.env, o.Env...)
+
 	return nil
 }
 
@@ -210,6 +226,7 @@ func (s *Stack) own(text string) {
 	if err != nil {
 		return // what connects to it says so
 	}
+
 	for _, addr := range append(u.Query()["addr"], u.Host) {
 		if _, port, err := net.SplitHostPort(addr); err == nil {
 			s.ownPorts = append(s.ownPorts, port)
@@ -227,6 +244,7 @@ func (s *Stack) build(ctx context.Context) (err error) {
 		s.options.BinDir, err = filepath.Abs(s.options.BinDir)
 		return err
 	}
+
 	s.options.BinDir = s.data.file("bin")
 	return s.step("build the programs", "", func() error { return Build(ctx, s.options.BinDir) })
 }
@@ -236,11 +254,13 @@ func (s *Stack) startRedis(ctx context.Context) error {
 		s.env = append(s.env, "REDIS_URL="+s.options.RedisURL)
 		return nil
 	}
+
 	return s.step("start redis", s.data.file("redis"), func() error {
 		passwords, err := s.data.redisPasswords()
 		if err != nil {
 			return err
 		}
+
 		o := RedisOptions{Dir: s.data.file("redis"), Users: &Users{Passwords: passwords, Environment: cmp.Or(s.options.environment, "sandbox")},
 			inherit: s.data.lock, onDeath: s.died}
 		if s.options.RedisTLS {
@@ -252,12 +272,15 @@ func (s *Stack) startRedis(ctx context.Context) error {
 				return err
 			}
 		}
+
 		if s.Redis, err = StartRedis(ctx, o); err != nil {
 			return err
 		}
+
 		s.running = append(s.running, s.Redis.Program)
 		// For the commands that restore; each program has its own instead.
 		s.env = append(s.env, s.redisEnv(BackupUser)...)
+
 		return nil
 	})
 }
@@ -341,6 +364,7 @@ func (s *Stack) step(what, detail string, do func() error) error {
 		fmt.Fprintln(s.options.Out, "failed")
 		return err
 	}
+
 	fmt.Fprintf(s.options.Out, "%5.1f s  %s\n", time.Since(began).Seconds(), detail)
 	return nil
 }
@@ -374,6 +398,7 @@ func BuildOverlaid(ctx context.Context, dir, overlay string, names ...string) er
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
+
 	cmd := exec.CommandContext(ctx, "go", append(args, wanted...)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // nothing here needs a C compiler
@@ -381,6 +406,7 @@ func BuildOverlaid(ctx context.Context, dir, overlay string, names ...string) er
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", errors.Join(err, context.Cause(ctx)), out)
 	}
+
 	return nil
 }
 
@@ -391,6 +417,7 @@ func ModuleDir() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the project: %w", err)
 	}
+
 	for ; ; dir = filepath.Dir(dir) {
 		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 		if err == nil && bytes.HasPrefix(content, []byte("module vendorapi\n")) {

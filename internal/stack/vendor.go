@@ -25,6 +25,7 @@ func (d *Demo) Connect(ctx context.Context, c *client.Client) (*APIs, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &APIs{
 		Vendor:  c.As(d.BaseURL+"/api/vendor/v1", ""),
 		Admin:   c.As(d.OpsURL+"/api/admin/v1", d.AdminKey),
@@ -77,12 +78,15 @@ func (a *APIs) OpenAccount(ctx context.Context, name string, limits any) (*Vendo
 	if limits != nil {
 		account["limits"] = limits
 	}
+
 	v := &Vendor{}
 	err := a.Admin.Call(ctx, http.MethodPost, "/accounts", account, &v.DemoAccount)
 	if err != nil {
 		return nil, err
 	}
+
 	v.Client, err = a.Vendor.Login(ctx, "/token", v.ClientID, v.ClientSecret)
+
 	return v, err
 }
 
@@ -92,20 +96,25 @@ func (a *APIs) OpenVendor(ctx context.Context, o VendorOptions) (*Vendor, error)
 	if err != nil {
 		return nil, err
 	}
+
 	v.Store = "branch-1"
 	if err := v.Call(ctx, http.MethodPut, "/stores/"+v.Store, StoreBody(a.FleetID), nil); err != nil {
 		return nil, err
 	}
+
 	confirmed, err := a.Fleet.Do(ctx, http.MethodPost, "/stores/"+v.AccountID+"/"+v.Store+"/confirm", nil)
 	if err == nil && confirmed.Code != "STORE_NOT_PENDING" { // the sandbox courier may have been faster
 		err = confirmed.Err()
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if o.WebhookURL != "" {
 		v.WebhookSecret, err = v.SetWebhook(ctx, o.WebhookURL)
 	}
+
 	return v, err
 }
 
@@ -122,6 +131,7 @@ func (a *APIs) OpenVendors(ctx context.Context, n int, options func(i int) Vendo
 			return err
 		})
 	}
+
 	return vendors, group.Wait()
 }
 
@@ -152,8 +162,10 @@ func (v *Vendor) Order(change func(map[string]any)) map[string]any {
 		"orderAmount":     json.Number("249.90"),
 		"payment":         map[string]any{"type": "Cash", "collectionAmount": json.Number("249.90")},
 	}
+
 	if change != nil {
 		change(o)
 	}
+
 	return o
 }

@@ -83,24 +83,30 @@ func (c *Client) Do(ctx context.Context, method, path string, body any, headers 
 			return nil, fmt.Errorf("%s %s: %w", method, path, err)
 		}
 	}
+
 	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, bytes.NewReader(content))
 	if err != nil {
 		return nil, err
 	}
+
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+
 	if c.Bearer != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Bearer)
 	}
+
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
+
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
+
 	a := &Answer{Status: resp.StatusCode, Header: resp.Header}
 	if a.Raw, err = io.ReadAll(resp.Body); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
@@ -108,11 +114,13 @@ func (c *Client) Do(ctx context.Context, method, path string, body any, headers 
 	if err := json.Unmarshal(a.Raw, a); err != nil {
 		return nil, fmt.Errorf("%s %s answered %d with no envelope: %.200q", method, path, a.Status, a.Raw)
 	}
+
 	if !a.Success {
 		var detail struct{ ErrorCode string }
 		_ = json.Unmarshal(a.Data, &detail) // a refusal without a code keeps an empty one
 		a.Code = detail.ErrorCode
 	}
+
 	return a, nil
 }
 

@@ -56,6 +56,7 @@ func main() {
 		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
 	}
+
 	version.AddFlag("run")
 	flag.Parse()
 	var err error
@@ -69,6 +70,7 @@ func main() {
 	default:
 		err = run(*withParent, *bin)
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "run:", err)
 		os.Exit(1)
@@ -82,6 +84,7 @@ func run(withParent bool, bin string) error {
 	if !signal.Ignored(syscall.SIGHUP) { // nohup make run outlives its terminal
 		signals = append(signals, syscall.SIGHUP)
 	}
+
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	if withParent {
@@ -89,10 +92,12 @@ func run(withParent bool, bin string) error {
 			return err
 		}
 	}
+
 	o, err := options(os.Getenv, os.Stdout)
 	if err != nil {
 		return err
 	}
+
 	o.BinDir = bin
 	began := time.Now()
 	s, err := stack.Start(ctx, o)
@@ -102,18 +107,22 @@ func run(withParent bool, bin string) error {
 		}
 		return err
 	}
+
 	log := s.Receiver.Log
 	if dir, err := os.Getwd(); err == nil {
 		log = strings.TrimPrefix(log, dir+string(filepath.Separator))
 	}
+
 	err = ready.Execute(os.Stdout, map[string]any{
 		"Seconds": time.Since(began).Seconds(), "Demo": s.Demo, "ReceiverLog": log, "DataDir": filepath.Clean(o.DataDir)})
 	if err == nil {
 		err = s.Wait(ctx)
 	}
+
 	stop()
 	fmt.Println("\nstopping")
 	s.Stop()
+
 	return err
 }
 
@@ -131,6 +140,7 @@ func putBack(o stack.Options, from string, replace, drill bool) error {
 	if err != nil {
 		return err
 	}
+
 	o.DataDir, o.ClickHouseURL, o.Out = cmp.Or(os.Getenv("DATA_DIR"), defaultDataDir), clickHouse, os.Stdout
 	if drill {
 		return stack.Drill(ctx, o, from)
@@ -141,7 +151,9 @@ func putBack(o stack.Options, from string, replace, drill bool) error {
 	if err := stack.Restore(ctx, o, from, replace); err != nil {
 		return err
 	}
+
 	fmt.Printf("\n%s is as it was. Now: make run, and beside it: make report ARGS=reconcile\n", o.DataDir)
+
 	return nil
 }
 
@@ -178,19 +190,23 @@ func options(env func(string) string, out io.Writer) (stack.Options, error) {
 		}
 		return cmp.Or(value, fallback)
 	}
+
 	for _, v := range variables(&o) {
 		*v.into = read(v.name, v.fallback)
 	}
+
 	o.RedisTLS = read("REDIS_TLS", "") == "1"
 	if o.Courier != "auto" && o.Courier != "manual" {
 		faults = append(faults, fmt.Errorf("COURIER is %q: want auto or manual", o.Courier))
 	}
+
 	step := read("COURIER_STEP", "5s")
 	var err error
 	o.CourierStep, err = time.ParseDuration(step)
 	if err != nil || o.CourierStep <= 0 {
 		faults = append(faults, fmt.Errorf("COURIER_STEP is %q: want a time such as 5s or 200ms", step))
 	}
+
 	return o, errors.Join(faults...)
 }
 
@@ -217,11 +233,14 @@ func checkVariables(env func(string) string, out io.Writer) error {
 		}
 		text += fmt.Sprintf("%-18s %s\n", v.name, shown)
 	}
+
 	text += fmt.Sprintf("%-18s %s\n%-18s %t\n", "COURIER_STEP", o.CourierStep, "REDIS_TLS", o.RedisTLS)
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
+
 	_, err = io.WriteString(out, text)
+
 	return err
 }
 
@@ -232,6 +251,7 @@ func shownAddr(addr string) (string, error) {
 	if addr == "" {
 		return "(a free port)", nil
 	}
+
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return "", fmt.Errorf("%q: want host:port", addr)
@@ -239,6 +259,7 @@ func shownAddr(addr string) (string, error) {
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return "", fmt.Errorf("%q: want a port from 1 to 65535", addr)
 	}
+
 	return addr, nil
 }
 
@@ -247,6 +268,7 @@ func shownURL(text string) (string, error) {
 	if text == "" {
 		return "(started by this run)", nil
 	}
+
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme == "" || u.Host == "" && u.Scheme != "unix" {
 		return "", errors.New("no URL (it is not shown, for it may hold a password)")

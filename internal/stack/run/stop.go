@@ -25,17 +25,21 @@ func stopRun(dir string, out io.Writer) error {
 	if err == nil {
 		defer lock.Close()
 	}
+
 	if errors.Is(err, os.ErrNotExist) || err == nil && free(lock) {
 		fmt.Fprintf(out, "nothing runs on %s\n", dir)
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
+
 	content, err := io.ReadAll(lock)
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
+
 	holder := strings.TrimSpace(string(content))
 	pid, err := strconv.Atoi(holder)
 	if err != nil || !isRun(pid, lock) {
@@ -44,13 +48,16 @@ func stopRun(dir string, out io.Writer) error {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop process %d: %w", pid, err)
 	}
+
 	fmt.Fprintf(out, "stopping process %d\n", pid)
 	for deadline := time.Now().Add(stopTimeout); !free(lock); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("process %d has not stopped after %s", pid, stopTimeout)
 		}
 	}
+
 	fmt.Fprintln(out, "stopped")
+
 	return nil
 }
 
@@ -70,7 +77,9 @@ func isRun(pid int, lock *os.File) bool {
 	if err != nil {
 		return false
 	}
+
 	descriptors, err := os.ReadDir(filepath.Join(proc, "fd"))
+
 	return err == nil && slices.ContainsFunc(descriptors, func(d os.DirEntry) bool {
 		opened, err := os.Stat(filepath.Join(proc, "fd", d.Name()))
 		return err == nil && os.SameFile(opened, file)

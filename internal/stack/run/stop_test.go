@@ -20,6 +20,7 @@ func TestMain(m *testing.M) {
 	if dir == "" {
 		os.Exit(m.Run())
 	}
+
 	signal.Ignore(os.Interrupt)
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
@@ -27,12 +28,15 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
 	}
+
 	if err == nil {
 		_, err = lock.WriteString(strconv.Itoa(os.Getpid()) + "\n")
 	}
+
 	if err != nil {
 		os.Exit(1)
 	}
+
 	_, _ = os.Stdout.WriteString("held\n")
 	<-terminated
 }
@@ -61,13 +65,16 @@ func holder(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	if err == nil {
 		err = c.Start()
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = c.Process.Kill() }) // it may have ended
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
+
 	return c
 }
 
@@ -82,6 +89,7 @@ func TestStopRun_EndsTheRunOfTheFolder(t *testing.T) {
 	if err := run.Wait(); err != nil {
 		t.Errorf("the run ended with %v", err)
 	}
+
 	said.Reset()
 	if err := stopRun(dir, &said); err != nil || !strings.HasPrefix(said.String(), "nothing runs on ") {
 		t.Errorf("again: %v, said %q", err, said.String())
@@ -102,6 +110,7 @@ func TestStopRun_SaysThatNothingRuns(t *testing.T) {
 //rule:make-run/other-programs-on-the-machine
 func TestStopRun_LeavesOthersAlone(t *testing.T) {
 	t.Parallel()
+
 	for name, start := range map[string]func(t *testing.T, dir string){
 		"a restore":       func(t *testing.T, dir string) { holder(t, dir, "run", "-bin", "x", "-restore", "y") },
 		"another program": func(t *testing.T, dir string) { holder(t, dir, "runner") },
