@@ -25,11 +25,13 @@ func (a *Answer) Want(status int, parts ...string) *Answer {
 	if a.StatusCode != status {
 		a.T.Fatalf("%s: %d, want %d: %v %s", a, a.StatusCode, status, a.Header, a.brief())
 	}
+
 	for _, part := range parts {
 		if !strings.Contains(a.Text, part) {
 			a.T.Fatalf("%s: no %q in %s", a, part, a.brief())
 		}
 	}
+
 	return a
 }
 
@@ -108,6 +110,7 @@ func (a *Answer) Harmless(below ...string) *Answer {
 			n.Data == "script" && (n.FirstChild != nil || !strings.Contains(Attribute(n, "src"), "assets/")) {
 			a.T.Errorf("%s has <%s>", a, n.Data)
 		}
+
 		for _, at := range n.Attr {
 			address := slices.Contains([]string{"href", "src", "action", "hx-get", "hx-post"}, at.Key)
 			inside := slices.ContainsFunc(append([]string{"/", "#"}, below...), func(b string) bool { return strings.HasPrefix(at.Val, b) })
@@ -116,6 +119,7 @@ func (a *Answer) Harmless(below ...string) *Answer {
 			}
 		}
 	}
+
 	return a
 }
 
@@ -194,13 +198,16 @@ func words(below *html.Node, gap string, without ...string) string {
 		if n.Type == html.TextNode {
 			b.WriteString(n.Data + gap)
 		}
+
 		for c := range n.ChildNodes() {
 			if c.Type != html.ElementNode || !slices.Contains(without, c.Data) {
 				walk(c)
 			}
 		}
 	}
+
 	walk(below)
+
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
@@ -212,6 +219,7 @@ func (a *Answer) Form(action, name, value string) url.Values {
 		if Attribute(form, "action") != action || Attribute(form, "method") != "post" {
 			continue
 		}
+
 		for _, button := range All(form, "button") {
 			if name == "" || Attribute(button, "name") == name && Attribute(button, "value") == value {
 				sent := Fields(form)
@@ -222,7 +230,9 @@ func (a *Answer) Form(action, name, value string) url.Values {
 			}
 		}
 	}
+
 	a.T.Fatalf("%s has no form for %s with %s=%s: %s", a, action, name, value, a.brief())
+
 	return nil
 }
 
@@ -232,6 +242,7 @@ func Fields(form *html.Node) url.Values {
 	for _, input := range All(form, "input") {
 		sent.Add(Attribute(input, "name"), Attribute(input, "value"))
 	}
+
 	for _, area := range All(form, "textarea") {
 		content := ""
 		if area.FirstChild != nil {
@@ -239,6 +250,7 @@ func Fields(form *html.Node) url.Values {
 		}
 		sent.Add(Attribute(area, "name"), content)
 	}
+
 	for _, choice := range All(form, "select") {
 		for i, option := range All(choice, "option") {
 			if i == 0 || Has(option, "selected") {
@@ -246,6 +258,7 @@ func Fields(form *html.Node) url.Values {
 			}
 		}
 	}
+
 	return sent
 }
 
@@ -257,6 +270,7 @@ func (a *Answer) Value(field string) string {
 			return sent.Get(field)
 		}
 	}
+
 	a.T.Fatalf("%s has no field %s", a, field)
 	return ""
 }

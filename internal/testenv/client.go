@@ -33,6 +33,7 @@ func NewClient(t testing.TB, url string, headers ...string) *Client {
 	Must(t, err)
 	transport := &http.Transport{DisableCompression: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // a test's own certificate
 	t.Cleanup(transport.CloseIdleConnections)
+
 	return &Client{t, url, headers, &http.Client{Jar: jar, Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
@@ -72,8 +73,10 @@ func (c *Client) Send(method, path, body string, headers ...string) *http.Respon
 			r.Header.Add(name, value) // one that is given twice is sent twice
 		}
 	}
+
 	resp, err := c.HTTP.Do(r)
 	Must(c.T, err)
+
 	return resp
 }
 
@@ -84,6 +87,7 @@ func (c *Client) Do(method, path, body string, headers ...string) *Answer {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	Must(c.T, err)
+
 	return &Answer{Response: resp, T: c.T, Text: string(text)}
 }
 
@@ -114,7 +118,9 @@ func ServePipe(t testing.TB, h http.Handler) net.Conn {
 			t.Error(err)
 		}
 	}()
+
 	t.Cleanup(func() { _ = errors.Join(dialled.Close(), server.Close()) })
+
 	return dialled
 }
 

@@ -93,6 +93,7 @@ func NewOn(t *testing.T, server *stack.Redis) *Env {
 	options.ReadTimeout = testserver.Timeout // the scripts of some tests write much
 	e := &Env{T: t, RedisURL: server.URL, urlFor: server.URLFor, Server: server, client: redis.NewClient(options)}
 	t.Cleanup(func() { _ = e.client.Close() })
+
 	return e.open()
 }
 
@@ -106,6 +107,7 @@ func (e *Env) open() *Env {
 		DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1, Coverage: coverage}
 	Must(e.T, e.Ledger.Fleets.Create(e.T.Context(), e.Fleet, [32]byte{1}))
 	e.makeGroups()
+
 	return e
 }
 
@@ -138,6 +140,7 @@ func (e *Env) ConfigFor(user string) ledger.Config {
 	if e.clock != nil {
 		c.Now, c.ClockKey = e.Now, clockKey
 	}
+
 	if user == stack.ReportingUser { // it has no keys
 		c.Secrets, c.Log = ledger.SecretKeys{}, slog.New(slog.DiscardHandler)
 	}
@@ -162,6 +165,7 @@ func (e *Env) Vendor() *Vendor {
 	Must(e.T, e.Ledger.Accounts.Create(e.T.Context(), account, [32]byte{2}))
 	v := &Vendor{env: e, Account: account.ID}
 	v.Store = v.NewStore("branch-1", delivery.Active)
+
 	return v
 }
 
@@ -187,15 +191,19 @@ func (v *Vendor) Order(note string, at time.Time) *delivery.Order {
 		Recipient: delivery.Recipient{Name: "Ali Veli", Phone: "5321234567"},
 		Dropoff:   delivery.Dropoff{Text: "Bahariye Cd. No 5 D 3", Point: delivery.Point{Latitude: 40.99, Longitude: 29.03}},
 	}
+
 	draft.PackageNote = note
 	if v.Edit != nil {
 		v.Edit(draft)
 	}
+
 	created, _, err := e.Ledger.Orders.Create(e.T.Context(), &ledger.Creation{
 		Account: v.Account, IdempotencyKey: draft.ExternalOrderID, Body: []byte(draft.ExternalOrderID), Draft: draft, Now: at,
 		Candidates: []ledger.Candidate{{Terms: e.Fleet.Terms(), Covers: true}},
 	})
+
 	Must(e.T, err)
+
 	return created.Order
 }
 
@@ -288,6 +296,7 @@ func (e *Env) CheckPath(o *delivery.Order, want string) {
 		}
 		at = c.At
 	}
+
 	if path != want {
 		e.T.Errorf("%s, want %s", path, want)
 	}
@@ -345,8 +354,10 @@ func (e *Env) Start(run func(context.Context) error) (stop func()) {
 			e.T.Errorf("the role ended with %v", err)
 		}
 	}()
+
 	stop = func() { cancel(); <-done }
 	e.T.Cleanup(stop)
+
 	return stop
 }
 

@@ -35,6 +35,7 @@ func Step(ctx context.Context, l *ledger.Ledger, partition int, f func(*ledger.S
 		if err != nil {
 			return err
 		}
+
 		step := l.Ownership.Step(partition, token)
 		step.Token.Epoch++
 		f(step)
@@ -93,9 +94,11 @@ func (o *Owner) take(ctx context.Context, in *ledger.Inbox) error {
 			update, w.Reported = e.Update, []delivery.OrderID{e.Update.Order}
 		}
 	}
+
 	for _, e := range in.Published {
 		w.Events = append(w.Events, e.Events...)
 	}
+
 	owned.From, owned.Notes = cmp.Or(in.Events, owned.From), cmp.Or(in.Note, owned.Notes)
 	var unread error
 	err := Step(ctx, o.ledger, in.Partition, func(step *ledger.Step) {
@@ -105,6 +108,7 @@ func (o *Owner) take(ctx context.Context, in *ledger.Inbox) error {
 		o.write(step, in, w, update)
 		owned.Token = step.Token
 	})
+
 	return errors.Join(err, unread)
 }
 
@@ -114,6 +118,7 @@ func (o *Owner) write(step *ledger.Step, in *ledger.Inbox, w *ledger.Wanted, u *
 			step.List(order)
 		}
 	}
+
 	for _, order := range w.Orders {
 		switch decision := delivery.Decide(order, *u, time.Now()); decision.Action {
 		case delivery.Move, delivery.Swap, delivery.Revise:
@@ -123,6 +128,7 @@ func (o *Owner) write(step *ledger.Step, in *ledger.Inbox, w *ledger.Wanted, u *
 		default:
 		}
 	}
+
 	for _, d := range w.Deliveries {
 		if d != nil && d.Type != "" && (d.Order == nil || delivery.Sequence(d.Version) > 1) {
 			o.scheduled++
@@ -130,9 +136,11 @@ func (o *Owner) write(step *ledger.Step, in *ledger.Inbox, w *ledger.Wanted, u *
 			step.Schedule(d.Account, true, []ledger.Scheduled{{Key: d.Key, Due: due}})
 		}
 	}
+
 	if ledger.Later(in.Events, step.Token.Events) {
 		step.Token.Events = in.Events
 	}
+
 	step.Token.Updates = cmp.Or(in.Updates, step.Token.Updates)
 	step.Token.Webhooks = cmp.Or(in.Events, step.Token.Webhooks)
 	step.Positions(ledger.Counts{Events: -1, Updates: -1, Webhooks: -1}) // how many entries that were is not known

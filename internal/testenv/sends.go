@@ -25,23 +25,27 @@ func (o *Owner) Send(ctx context.Context, most int, outcome Outcome) (sent []*le
 	if err = o.drain(ctx); err != nil {
 		return nil, err
 	}
+
 	for p := range o.owned {
 		var accounts []delivery.AccountID
 		err := o.ledger.Ownership.Pending(ctx, p, func(page []delivery.AccountID) error {
 			accounts = append(accounts, page...)
 			return nil
 		})
+
 		endpoints, queries := make([]ledger.EndpointAt, len(accounts)), make([]ledger.ScheduleQuery, len(accounts))
 		for i, account := range accounts {
 			endpoints[i] = ledger.EndpointAt{Partition: p, Account: account}
 			queries[i] = ledger.ScheduleQuery{Partition: p, Account: account, Until: math.MaxInt64, Limit: 1000,
 				Known: func(string) bool { return false }}
 		}
+
 		facts, unread := o.ledger.Ownership.EndpointFacts(ctx, endpoints)
 		events, unlisted := o.ledger.Ownership.Scheduled(ctx, queries)
 		if err = errors.Join(err, unread, unlisted); err != nil {
 			return nil, err
 		}
+
 		err = Step(ctx, o.ledger, p, func(step *ledger.Step) {
 			step.Summary(nil)
 			for i := range accounts {
@@ -52,6 +56,7 @@ func (o *Owner) Send(ctx context.Context, most int, outcome Outcome) (sent []*le
 			return nil, err
 		}
 	}
+
 	return sent, nil
 }
 
@@ -60,6 +65,7 @@ func send(step *ledger.Step, f *ledger.Facts, all []*ledger.Scheduled, most int,
 	if f.Breaker.Open || f.Breaker.Rate > 0 {
 		until, most = math.MaxInt64, min(most, 1)
 	}
+
 	for _, s := range all {
 		switch {
 		case f.URL == "":
@@ -72,6 +78,7 @@ func send(step *ledger.Step, f *ledger.Facts, all []*ledger.Scheduled, most int,
 			sent = append(sent, s)
 		}
 	}
+
 	return sent
 }
 
@@ -103,6 +110,7 @@ func end(step *ledger.Step, f *ledger.Facts, s *ledger.Scheduled, record ledger.
 	default:
 		t.NotSent++
 	}
+
 	if record.HTTPStatus == http.StatusGone {
 		state = ledger.EndpointGone
 	}
@@ -113,6 +121,7 @@ func end(step *ledger.Step, f *ledger.Facts, s *ledger.Scheduled, record ledger.
 		b.Probes++
 		binary.BigEndian.PutUint32(line[1:], uint32(b.Probes))
 	}
+
 	step.Log(account, [][]byte{line}, 200, failedProbe && b.Probes > 1)
 	if record.State == ledger.StateRetrying {
 		again := ledger.Scheduled{Key: s.Key, Due: record.NextAt.UnixMilli(), Attempts: record.Attempt, ReplayedAt: s.ReplayedAt}
@@ -128,5 +137,6 @@ func end(step *ledger.Step, f *ledger.Facts, s *ledger.Scheduled, record ledger.
 	if state != f.State {
 		f.State, change.State, change.StateSince = state, state, now.UnixMilli()
 	}
+
 	step.Endpoint(account, &change)
 }

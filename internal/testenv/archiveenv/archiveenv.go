@@ -49,6 +49,7 @@ func NewOn(e *testenv.Env, c *testserver.ClickHouse) *System {
 	env.Vendor = env.NewVendor()
 	env.Archive = env.OpenArchive()
 	testenv.Must(e.T, env.Archive.Claim(e.T.Context(), archive.Owner{Environment: e.Ledger.Environment(), Ledger: e.Ledger.ID()}))
+
 	return env
 }
 
@@ -84,6 +85,7 @@ func (e *System) open(url string) *archive.Archive {
 	testenv.Must(e.T, err)
 	a.UseHead(e.Ledger.Books.Head)
 	e.T.Cleanup(func() { _ = a.Close() })
+
 	return a
 }
 

@@ -45,9 +45,11 @@ func (e *System) NewProxy(options string) *Proxy {
 		statement := strings.TrimSpace(r.URL.Query().Get("query") + " " + string(body[:min(len(body), 200)]))
 		(*p.handle.Load())(statement, w, r, func() { forward.ServeHTTP(w, r) })
 	}))
+
 	e.T.Cleanup(server.Close)
 	p.URL = server.URL + "?compress=none" + options
 	p.Archive = e.open(p.URL)
+
 	return p
 }
 

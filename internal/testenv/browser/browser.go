@@ -33,11 +33,13 @@ func Find() (string, error) {
 	if named := os.Getenv("CHROMIUM"); named != "" {
 		candidates = []string{named}
 	}
+
 	for _, name := range candidates {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
 		}
 	}
+
 	return "", fmt.Errorf("found no %s: `make deps` installs Chromium, and CHROMIUM may name one", strings.Join(candidates, ", "))
 }
 
@@ -70,6 +72,7 @@ func Launch(ctx context.Context) (*Browser, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	options := append(chromedp.DefaultExecAllocatorOptions[:], flags...)
 	allocator, stopAllocator := chromedp.NewExecAllocator(ctx, append(options, chromedp.ExecPath(path))...)
 	quiet := func(string, ...any) {}
@@ -82,6 +85,7 @@ func Launch(ctx context.Context) (*Browser, error) {
 		cancel()
 		stopAllocator() // waits until the process and its folder are gone
 	}}
+
 	// The browser runs as long as the context of the first call: it has no deadline.
 	started := make(chan error, 1)
 	go func() { started <- chromedp.Do(browser) }()
@@ -90,11 +94,13 @@ func Launch(ctx context.Context) (*Browser, error) {
 	case <-time.After(timeout):
 		err = errors.New("it did not answer")
 	}
+
 	if err != nil {
 		cancel()
 		stopAllocator()
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
+
 	return b, nil
 }
 
@@ -130,12 +136,14 @@ func (b *Browser) NewTab(origin string) (*Tab, error) {
 	if t.origin, err = url.Parse(origin); err != nil || t.origin.Host == "" {
 		return nil, fmt.Errorf("%q is no origin", origin)
 	}
+
 	t.Context, t.Close = chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext(), chromedp.WithListener(t.notice))
 	// The tab is open as long as the context of the first call: no deadline here.
 	if err := chromedp.Do(t.Context); err != nil {
 		t.Close()
 		return nil, fmt.Errorf("open a tab: %w", err)
 	}
+
 	return t, errors.Join(t.SetScheme("light"), t.Viewport(1280, 900))
 }
 

@@ -46,6 +46,7 @@ func Functions() ([]string, error) {
 			names = append(names, found[1])
 		}
 	}
+
 	return names, nil
 }
 
@@ -66,6 +67,7 @@ func ReadRunbook() ([]Command, error) {
 	if len(commands) < inRunbook {
 		return nil, fmt.Errorf("the runbook has %d commands, want %d: were some not found?", len(commands), inRunbook)
 	}
+
 	return commands, nil
 }
 
@@ -124,7 +126,9 @@ func parse(text string, beginnings []string) (all []Command) {
 			prose += line
 		}
 	}
+
 	add(inProse(section, prose, beginnings))
+
 	return all
 }
 
@@ -208,11 +212,13 @@ func (c Command) IsByHand() bool {
 	if toFillIn.MatchString(line) {
 		return true
 	}
+
 	for _, command := range ByHand {
 		if line == command.Line {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -234,8 +240,10 @@ func (c Command) CheckOutcome(out string, err error) error {
 	if (err == nil || foundNothing) && !cannotWork.MatchString(out) {
 		return nil
 	}
+
 	if err == nil {
 		err = errors.New("it says that it cannot work")
 	}
+
 	return fmt.Errorf("%s: %s: %w\n%.600s", c.Section, c.Line, err, out)
 }

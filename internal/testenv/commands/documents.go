@@ -86,14 +86,17 @@ func OfDocument(name string) ([]Command, error) {
 		if strings.HasPrefix(strings.TrimSpace(line), "```") {
 			inFence = !inFence
 		}
+
 		command, isIndented := strings.CutPrefix(line, "    ")
 		if !inFence && isIndented {
 			block += command
 			continue
 		}
+
 		commands = append(commands, commandsOf(name, block)...)
 		block = ""
 	}
+
 	return append(commands, commandsOf(name, block)...), nil
 }
 

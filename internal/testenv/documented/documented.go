@@ -33,6 +33,7 @@ func Examples() (map[string][]json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		for event, item := range spec.Webhooks {
 			for _, example := range item.Post.RequestBody.Value.Content["application/json"].Examples {
 				body, err := json.Marshal(example.Value.Value)
@@ -43,6 +44,7 @@ func Examples() (map[string][]json.RawMessage, error) {
 			}
 		}
 	}
+
 	return examples, nil
 }
 
@@ -58,12 +60,14 @@ func addEvents(events map[string]*jsonschema.Schema, name string, text []byte) e
 	if err != nil {
 		return err
 	}
+
 	checks := object{}
 	for event, item := range spec.Webhooks {
 		parameters := item.Post.Parameters
 		if parameters == nil {
 			parameters = vendor.Webhooks["webhook.test"].Post.Parameters
 		}
+
 		known := object{"Accept-Encoding": true, "Connection": true, "Content-Length": true, "Content-Type": true, "User-Agent": true}
 		required := []string{}
 		for _, p := range parameters {
@@ -72,11 +76,13 @@ func addEvents(events map[string]*jsonschema.Schema, name string, text []byte) e
 				required = append(required, header)
 			}
 		}
+
 		checks[event] = object{"required": []string{"body"}, "properties": object{
 			"header": object{"properties": known, "required": required},
 			"body":   item.Post.RequestBody.Value.Content["application/json"].Schema,
 		}}
 	}
+
 	encoded, err := json.Marshal(object{"components": spec.Components, "checks": checks})
 	if err != nil {
 		return err
@@ -85,17 +91,20 @@ func addEvents(events map[string]*jsonschema.Schema, name string, text []byte) e
 	if err != nil {
 		return err
 	}
+
 	closeObjects(content)
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()
 	if err := compiler.AddResource("mem:"+name, content); err != nil {
 		return err
 	}
+
 	for event := range checks {
 		if events[event], err = compiler.Compile("mem:" + name + "#/checks/" + event); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -122,14 +131,17 @@ func Check(header http.Header, body []byte) error {
 	if err != nil {
 		return err
 	}
+
 	name := header.Get("X-Service-Event")
 	if events[name] == nil {
 		return fmt.Errorf("the event %q is not documented", name)
 	}
+
 	content, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
+
 	headers := map[string]any{}
 	for name, values := range header {
 		headers[name] = strings.Join(values, "\n") // twice is as no schema has it
@@ -137,5 +149,6 @@ func Check(header http.Header, body []byte) error {
 			headers[name] = n
 		}
 	}
+
 	return events[name].Validate(map[string]any{"header": headers, "body": content})
 }

@@ -27,7 +27,9 @@ func (o *Overlay) replaceScript(path, source, text string) error {
 			return err
 		}
 	}
+
 	o.texts[path] = []byte(changed)
+
 	return nil
 }
 
@@ -61,6 +63,7 @@ func replaceLua(script, text string) (changed string, replaced []string, err err
 	if err != nil {
 		return "", nil, err
 	}
+
 	callsOriginal := originalCall.MatchString(luaComment.ReplaceAllString(statements, ""))
 	if statements != "" && !callsOriginal {
 		return text, []string{wholeScript}, nil
@@ -71,6 +74,7 @@ func replaceLua(script, text string) (changed string, replaced []string, err err
 		if err != nil {
 			return "", nil, fmt.Errorf("the script: %w", err)
 		}
+
 		i := slices.IndexFunc(ofScript, func(other luaFunction) bool { return other.name == f.name })
 		if i < 0 {
 			return "", nil, fmt.Errorf("the script has no %s to be replaced", f.name)
@@ -87,6 +91,7 @@ func replaceLua(script, text string) (changed string, replaced []string, err err
 		script = "local function original(KEYS, ARGV)\n" + strings.TrimRight(script, "\n") + "\nend\n" + statements
 		replaced = append(replaced, wholeScript)
 	}
+
 	return script, replaced, nil
 }
 
@@ -131,6 +136,7 @@ func luaFunctions(text string) (functions []luaFunction, statements string, err 
 	if unfinished != nil {
 		return nil, "", withoutEnd(unfinished)
 	}
+
 	return functions, rest.String(), nil
 }
 

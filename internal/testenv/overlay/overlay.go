@@ -78,6 +78,7 @@ func eachOfTree(folder string, do func(source, target string) error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
+
 		target, err := filepath.Rel(folder, path)
 		if err != nil {
 			return err
@@ -111,6 +112,7 @@ func (o *Overlay) add(source, target string) (unmatched []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	path := filepath.Join(o.module, target)
 
 	switch filepath.Ext(source) {
@@ -147,6 +149,7 @@ func (o *Overlay) replace(folder, source string, text []byte) (unmatched []strin
 	if err != nil {
 		return nil, err
 	}
+
 	wanted := make(map[string]bool)
 	for _, d := range declarations(parsed) {
 		wanted[d.String()] = true
@@ -156,6 +159,7 @@ func (o *Overlay) replace(folder, source string, text []byte) (unmatched []strin
 	if err != nil {
 		return nil, err
 	}
+
 	renamed := make(map[string]bool)
 	for _, file := range files {
 		if err := o.rename(file, parsed.Name.Name, wanted, renamed); err != nil {
@@ -171,6 +175,7 @@ func (o *Overlay) replace(folder, source string, text []byte) (unmatched []strin
 			return nil, fmt.Errorf("%s: %sOriginal is used, but the package has no %[2]s, or the file does not replace it", source, name)
 		}
 	}
+
 	for name := range wanted {
 		receiver, _, isMethod := strings.Cut(name, ".")
 		isOfReplaced := isMethod && renamed[receiver] // a type may get additional methods
@@ -178,11 +183,14 @@ func (o *Overlay) replace(folder, source string, text []byte) (unmatched []strin
 			unmatched = append(unmatched, name)
 			continue
 		}
+
 		if err := o.claim(folder, source, name); err != nil {
 			return nil, err
 		}
 	}
+
 	slices.Sort(unmatched)
+
 	return unmatched, nil
 }
 
@@ -202,12 +210,14 @@ func (o *Overlay) filesOf(folder string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for file := range o.texts {
 		isOfPackage := filepath.Dir(file) == folder && filepath.Ext(file) == ".go"
 		if isOfPackage && !slices.Contains(files, file) {
 			files = append(files, file)
 		}
 	}
+
 	return slices.DeleteFunc(files, func(file string) bool {
 		return strings.HasSuffix(file, "_test.go") || o.removed[file]
 	}), nil
@@ -219,11 +229,13 @@ func (o *Overlay) rename(file, packageName string, wanted, renamed map[string]bo
 	if err != nil {
 		return err
 	}
+
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, file, text, parser.SkipObjectResolution)
 	if err != nil {
 		return err
 	}
+
 	if parsed.Name.Name != packageName {
 		return fmt.Errorf("%s is of package %s, and what replaces a part of it of package %s", file, parsed.Name.Name, packageName)
 	}
@@ -235,14 +247,18 @@ func (o *Overlay) rename(file, packageName string, wanted, renamed map[string]bo
 			renamed[d.String()] = true
 		}
 	}
+
 	if len(ends) == 0 {
 		return nil
 	}
+
 	slices.Sort(ends)
 	for _, end := range slices.Backward(ends) {
 		text = slices.Concat(text[:end], []byte(suffix), text[end:])
 	}
+
 	o.texts[file] = text
+
 	return nil
 }
 
@@ -259,6 +275,7 @@ func (o *Overlay) Write(folder string) (file string, err error) {
 	for file := range o.removed {
 		replaced[file] = ""
 	}
+
 	var errs []error
 	for file, text := range o.texts {
 		relative, err := filepath.Rel(o.module, file)
@@ -274,8 +291,10 @@ func (o *Overlay) Write(folder string) (file string, err error) {
 	if err != nil {
 		return "", err
 	}
+
 	file = filepath.Join(folder, "overlay.json")
 	errs = append(errs, os.WriteFile(file, text, 0o600))
+
 	return file, errors.Join(errs...)
 }
 
@@ -313,6 +332,7 @@ func declarations(file *ast.File) (all []declaration) {
 			}
 		}
 	}
+
 	return slices.DeleteFunc(all, func(d declaration) bool {
 		name := d.String()
 		return name == "_" || name == "init"
@@ -324,6 +344,7 @@ func receiverOf(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return ""
 	}
+
 	for expression := f.Recv.List[0].Type; ; {
 		switch e := expression.(type) {
 		case *ast.StarExpr:
@@ -347,11 +368,13 @@ func originals(file *ast.File) (names []string) {
 		if !isIdent {
 			return true
 		}
+
 		name, isOriginal := strings.CutSuffix(ident.Name, suffix)
 		if isOriginal && name != "" {
 			names = append(names, name)
 		}
 		return true
 	})
+
 	return names
 }

@@ -52,6 +52,7 @@ func TestOverlay_ReplacesDeclarationsOfEveryKind(t *testing.T) {
 	for _, name := range []string{"const.go", "var.go", "method.go", "func.go"} {
 		noError(t, o.Replace(filepath.Join(sources, name), name))
 	}
+
 	noError(t, o.Replace(filepath.Join(sources, "script.lua"), "script.lua"))
 
 	const want = "11 hello there 41 9 local function original(KEYS, ARGV)\nreturn 1\nend\nreturn original(KEYS, ARGV) + 1"
@@ -125,6 +126,7 @@ func TestReplace_RefusesASecondReplacement(t *testing.T) {
 		"a.go": "package main\n\nfunc double(n int) int { return doubleOriginal(n) + 1 }\n",
 		"b.go": "package main\n\nconst limit = 2\n",
 	})
+
 	o := New(dir)
 	noError(t, o.Replace(filepath.Join(sources, "a.go"), "a.go"))
 	noError(t, o.Replace(filepath.Join(sources, "b.go"), "a.go"))
@@ -161,6 +163,7 @@ local function double(n)
 end
 return name() .. double(ARGV[1])
 `
+
 	cases := []struct{ name, text, want string }{
 		{"a function of one line", "-- Another name.\nlocal function name() return name_original() .. 'x' end\n", `-- Answers twice the first argument.
 local FACTOR = 2
@@ -249,8 +252,10 @@ func build(t *testing.T, dir string, o *Overlay) string {
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
+
 	output, err := exec.Command(program).Output()
 	noError(t, err)
+
 	return string(output)
 }
 

@@ -40,6 +40,7 @@ var people = sync.OnceValue(func() (p struct {
 	if err != nil {
 		panic(err)
 	}
+
 	for name, r := range roles {
 		text, token, err := auth.NewToken(name, r)
 		if err != nil {
@@ -47,6 +48,7 @@ var people = sync.OnceValue(func() (p struct {
 		}
 		p.tokens[name], p.Tokens = text, append(p.Tokens, token)
 	}
+
 	return p
 })
 

@@ -63,15 +63,18 @@ func moduleRoot(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for {
 		_, err := os.Stat(filepath.Join(folder, "go.mod"))
 		if err == nil {
 			return folder
 		}
+
 		parent := filepath.Dir(folder)
 		if parent == folder {
 			t.Fatal("there is no go.mod above the test's folder")
 		}
+
 		folder = parent
 	}
 }

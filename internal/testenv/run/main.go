@@ -83,10 +83,12 @@ func run(ctx context.Context, o options) (err error) {
 	}
 
 	defer func() { err = errors.Join(err, testserver.Stop()) }()
+
 	env, err := testserver.Start()
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
+
 	fmt.Printf("programs built and servers started after %.0f s\n", time.Since(began).Seconds())
 
 	if !o.long {
@@ -94,6 +96,7 @@ func run(ctx context.Context, o options) (err error) {
 		if err != nil {
 			return err
 		}
+
 		fmt.Printf("seed %d; to draw the same again: %s=%[1]d make test\n", seed, testserver.SeedVariable)
 		env = append(env, fmt.Sprintf("%s=%d", testserver.SeedVariable, seed))
 		// The tests collect garbage less often, and so do the programs that they start. The long run, which
@@ -114,8 +117,10 @@ func run(ctx context.Context, o options) (err error) {
 		endK6 := prepareK6(ctx, packages)
 		defer endK6()
 	}
+
 	err = goTests(ctx, o, packages, append(os.Environ(), env...))
 	fmt.Printf("tests ended after %.0f s\n", time.Since(began).Seconds())
+
 	return err
 }
 
@@ -140,6 +145,7 @@ func commitSeed(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("git rev-parse HEAD said %q", hash)
 	}
+
 	return max(seed, 1), nil
 }
 
@@ -161,6 +167,7 @@ func prepareK6(ctx context.Context, packages []string) (end func()) {
 		defer close(ended)
 		_ = cmd.Run() // the tests report it
 	}()
+
 	return func() {
 		cancel()
 		<-ended
@@ -195,21 +202,25 @@ func goTests(ctx context.Context, o options, packages, env []string) error {
 			plain = append(plain, p)
 		}
 	}
+
 	// Both at once: where the tests of one wait for a server or a timer, those of the other go on.
 	var tests errgroup.Group
 	if len(raced) > 2 {
 		tests.Go(func() error { return goTest("1", raced...) })
 	}
+
 	if len(plain) > 0 {
 		// Without cgo, as the programs are built: what they share is compiled once.
 		tests.Go(func() error { return goTest("0", plain...) })
 	}
+
 	err := tests.Wait()
 
 	// What is allocated is measured without the race detector, which allocates.
 	if slices.Contains(packages, "vendorapi/gateway") && o.pattern == "" && ctx.Err() == nil {
 		err = errors.Join(err, goTest("0", "-run", "^TestAllocations", "vendorapi/gateway"))
 	}
+
 	return err
 }
 
@@ -220,12 +231,14 @@ func testPackages(ctx context.Context, o options) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("git diff %s: %w", o.changed, err)
 		}
+
 		for name := range strings.Lines(string(diff)) {
 			dir := strings.TrimSuffix(filepath.Dir(strings.TrimSpace(name)), "/lua")
 			if _, err := os.Stat(dir); err == nil && !slices.Contains(wanted, "./"+dir) {
 				wanted = append(wanted, "./"+dir)
 			}
 		}
+
 		if len(wanted) == 0 {
 			return nil, nil
 		}
@@ -238,6 +251,7 @@ func testPackages(ctx context.Context, o options) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}
+
 	return longestFirst(strings.Fields(string(out))), nil
 }
 

@@ -32,6 +32,7 @@ func EachKeyIsNeeded(t *testing.T, path string, load func(path string) error) {
 		if parts == nil {
 			continue
 		}
+
 		indent, name := parts[1], parts[2]
 		sections = append(sections[:len(indent)/2], name)
 		key := strings.Join(sections, ".")
@@ -47,6 +48,7 @@ func EachKeyIsNeeded(t *testing.T, path string, load func(path string) error) {
 			refused(t, "with an empty "+key, key, empty, load(empty))
 		}
 	}
+
 	if keys < 10 {
 		t.Errorf("%s has %d keys", path, keys)
 	}
@@ -65,6 +67,7 @@ func blockEnd(lines []string, i, indent int) int {
 		}
 		end = j + 1
 	}
+
 	return end
 }
 
@@ -74,10 +77,12 @@ func write(t *testing.T, path string, parts ...[]string) string {
 	for _, lines := range parts {
 		text.WriteString(strings.Join(lines, ""))
 	}
+
 	copied := filepath.Join(t.TempDir(), filepath.Base(path))
 	if err := os.WriteFile(copied, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return copied
 }
 
@@ -88,6 +93,7 @@ func refused(t *testing.T, name, key, path string, err error) {
 		t.Errorf("%s: %s is accepted %s", path, filepath.Base(path), name)
 		return
 	}
+
 	for line := range strings.Lines(err.Error()) {
 		line = strings.TrimSpace(line)
 		if !strings.HasPrefix(line, path) || !strings.HasSuffix(line, ": missing") || !strings.Contains(line, ": "+key) {

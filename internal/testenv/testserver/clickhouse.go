@@ -45,12 +45,15 @@ var sharedClickHouse = shared(clickHouseVariable, func(dir string) (string, func
 	if err != nil {
 		return "", nil, err
 	}
+
 	install := exec.Command(filepath.Join(programs, "devclickhouse"), "install")
 	install.Stdout, install.Stderr = os.Stderr, os.Stderr
 	if err := install.Run(); err != nil {
 		return "", nil, fmt.Errorf("devclickhouse install: %w", err)
 	}
+
 	c, err := newClickHouse(context.Background(), dir, programs)
+
 	return c.URL, c.Close, err
 })
 
@@ -78,6 +81,7 @@ func DedicatedClickHouse(t testing.TB) *ClickHouse {
 			t.Logf("the engine's log:\n%s", log)
 		}
 	})
+
 	return c
 }
 
@@ -92,6 +96,7 @@ func (c *ClickHouse) NewDatabase(t testing.TB) string {
 		}
 		c.DropDatabase(t, name)
 	})
+
 	return name
 }
 
@@ -148,6 +153,7 @@ func (c *ClickHouse) Close() error {
 	if err == nil && strings.Contains(string(log), "panic:") {
 		err = errors.New("panic")
 	}
+
 	if err != nil {
 		return fmt.Errorf("the engine: %w; its log:\n%s", err, log)
 	}

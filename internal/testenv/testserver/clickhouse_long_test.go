@@ -14,6 +14,7 @@ func TestDedicatedClickHouse_KeepsAddressAndTables(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	for i, end := range []func(testing.TB){c.Kill, stop} {
 		c.Exec(t, "INSERT INTO "+database+".rows VALUES (1)")
 		end(t)
@@ -31,6 +32,7 @@ func TestNewDatabase_IsDroppedWithItsTest(t *testing.T) {
 		name = c.NewDatabase(t)
 		c.Exec(t, "CREATE DATABASE "+name)
 	})
+
 	if got := c.Exec(t, "EXISTS DATABASE "+name); got != "0\n" {
 		t.Errorf("database %s is still there: %s", name, got)
 	}

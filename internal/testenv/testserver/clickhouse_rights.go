@@ -69,8 +69,10 @@ func ReadRights(t testing.TB, file, user string) *Rights {
 	if role == "" || granted[user] != role || len(grants[role]) == 0 {
 		t.Fatalf("%s: user %q has the default role %q and was granted %q, which has %d grants", file, user, role, granted[user], len(grants[role]))
 	}
+
 	r := &Rights{grants: grants[role]}
 	r.addSettings(t, profiles[profileOf[role]])
+
 	return r
 }
 
@@ -87,11 +89,13 @@ func (r *Rights) addSettings(t testing.TB, profile string) {
 	if profile == "" {
 		return
 	}
+
 	for text := range strings.SplitSeq(profile, ",") {
 		found := setting.FindStringSubmatch(strings.TrimSpace(text))
 		if found == nil {
 			t.Fatalf("a setting of no known form: %s", text)
 		}
+
 		name, value, least, most, isConstant := found[1], found[2], found[3], found[4], found[5] != ""
 		fmt.Fprintf(&r.settings, "<%[1]s>%[2]s</%[1]s>", name, value)
 
@@ -99,12 +103,15 @@ func (r *Rights) addSettings(t testing.TB, profile string) {
 		if least != "" {
 			constraint += "<min>" + least + "</min>"
 		}
+
 		if most != "" {
 			constraint += "<max>" + most + "</max>"
 		}
+
 		if isConstant {
 			constraint += "<const/>"
 		}
+
 		if constraint != "" {
 			fmt.Fprintf(&r.constraints, "<%[1]s>%[2]s</%[1]s>", name, constraint)
 		}
@@ -125,12 +132,14 @@ func (r *Rights) users() string {
 	for _, grant := range r.grants {
 		fmt.Fprintf(&grants, "<query>%s</query>\n", html.EscapeString(grant))
 	}
+
 	granted := ""
 	if len(r.grants) > 0 {
 		granted = "<grants>" + grants.String() + "</grants>"
 	}
 
 	const anyone = "<password></password><networks><ip>::/0</ip></networks><quota>default</quota>"
+
 	return fmt.Sprintf(`<clickhouse>
 <profiles><default/><limited>%s<constraints>%s</constraints></limited></profiles>
 <quotas><default/></quotas>

@@ -49,6 +49,7 @@ func (c *ClickHouse) NewMigratedDatabaseFrom(t testing.TB, pool string, migrate 
 		truncateTables(t, c, db.name)
 		giveToPool(t, pool, db)
 	})
+
 	return db.name
 }
 
@@ -65,12 +66,15 @@ func takeFromPool(t testing.TB, pool string) (db migratedDatabase, found bool) {
 		if os.IsNotExist(err) {
 			continue // another test has it
 		}
+
 		must(t, err)
 
 		schema, err := os.ReadFile(taken)
 		must(t, err)
+
 		return migratedDatabase{name: name, schema: string(schema)}, true
 	}
+
 	return migratedDatabase{}, false
 }
 

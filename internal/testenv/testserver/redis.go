@@ -48,9 +48,11 @@ func NewRedis(t testing.TB) *Redis {
 	if err == nil && n >= databases {
 		n, err = root.LPop(t.Context(), leftKey).Int64()
 	}
+
 	if err != nil {
 		t.Fatalf("a database of the shared Redis, of %d: %v", databases, err)
 	}
+
 	options.DB = int(n)
 	r := &Redis{URL: base + "/" + strconv.FormatInt(n, 10), Client: redis.NewClient(options)}
 	t.Cleanup(func() {
@@ -65,6 +67,7 @@ func NewRedis(t testing.TB) *Redis {
 			t.Error(err)
 		}
 	})
+
 	return r
 }
 
@@ -99,10 +102,12 @@ func DedicatedRedis(t testing.TB, o stack.RedisOptions) *stack.Redis {
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
+
 	o.ClientTimeout = Timeout
 	r, err := stack.StartRedis(t.Context(), o)
 	must(t, err)
 	t.Cleanup(r.Stop)
+
 	return r
 }
 
@@ -143,12 +148,14 @@ func startRedis(ctx context.Context, dir string) (*stack.Redis, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for user := range passwords() {
 		if _, err := server.Command(ctx, "ACL", "SETUSER", user, "+select"); err != nil {
 			server.Stop()
 			return nil, fmt.Errorf("the shared Redis: %w", err)
 		}
 	}
+
 	return server, nil
 }
 

@@ -28,6 +28,7 @@ func TestNewRedis_IsEmptyAndNobodyElses(t *testing.T) {
 			})
 		}
 	})
+
 	close(given)
 	seen := map[int]bool{0: true}
 	root := NewRedis(t)
@@ -36,6 +37,7 @@ func TestNewRedis_IsEmptyAndNobodyElses(t *testing.T) {
 		if seen[database] {
 			t.Errorf("database %d was given twice", database)
 		}
+
 		seen[database] = true
 		left := root.Do(t, "EVAL", "redis.call('SELECT', ARGV[1]) return redis.call('DBSIZE')", 0, database)
 		if left != int64(0) {
@@ -51,11 +53,13 @@ func TestDenied_TellsWhatAProgramMayNotDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(server.Stop)
 	options, err := redis.ParseURL(server.URLFor(stack.WorkerUser) + "/7")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	options.DisableIdentity = true // as programs do
 	program := redis.NewClient(options)
 	defer program.Close()
@@ -68,6 +72,7 @@ func TestDenied_TellsWhatAProgramMayNotDo(t *testing.T) {
 	if program.ConfigGet(t.Context(), "*").Err() == nil {
 		t.Error("the worker reads Redis's configuration")
 	}
+
 	if err := Denied(t.Context(), server); err == nil || !strings.Contains(err.Error(), "config") || !strings.Contains(err.Error(), stack.WorkerUser) {
 		t.Errorf("denied: %v", err)
 	}

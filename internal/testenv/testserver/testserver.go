@@ -53,6 +53,7 @@ func Start() (env []string, err error) {
 		value, failure := s.start()
 		env, err = append(env, s.variable+"="+value), errors.Join(err, failure)
 	}
+
 	return env, err
 }
 
@@ -71,16 +72,19 @@ func shared(variable string, start func(dir string) (value string, stop func() e
 		if given := os.Getenv(variable); given != "" {
 			return given, nil
 		}
+
 		dir, err := own.dir()
 		if err != nil {
 			return "", err
 		}
+
 		value, stop, err := start(filepath.Join(dir, variable))
 		if err == nil {
 			own.mu.Lock()
 			defer own.mu.Unlock()
 			own.stops = append(own.stops, stop)
 		}
+
 		return value, err
 	})
 }
@@ -96,6 +100,7 @@ func Run(m *testing.M) int {
 	if f := flag.Lookup("rapid.seed"); f != nil && !Long {
 		_ = f.Value.Set(strconv.FormatUint(gateSeed(), 10)) // a number, so it cannot fail
 	}
+
 	code := m.Run()
 	if err := Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "the servers of the tests:", err)
@@ -109,6 +114,7 @@ func Stop() (err error) {
 	for _, stop := range own.stops {
 		err = errors.Join(err, stop())
 	}
+
 	if len(own.stops) > 0 {
 		dir, _ := own.dir() // something was started in it
 		err = errors.Join(err, os.RemoveAll(dir))
