@@ -19,6 +19,7 @@ func (e *env) jobOf(t *testing.T, order string) (status string, courier *struct{
 		Status  string
 		Courier *struct{ Name string }
 	}
+
 	succeeds(t, e.Fleet, http.MethodGet, "/jobs/"+order, nil, &job)
 	return job.Status, job.Courier
 }
@@ -34,6 +35,7 @@ func crossFleetStores(t *testing.T, e *env) {
 	if own := e.storeOf(t, e.a, "waits-1"); !strings.Contains(own, "AwaitingFleetApproval") {
 		t.Errorf("the fleet itself sees %q", own)
 	}
+
 	for _, query := range []string{"", "?status=AwaitingFleetApproval", "?status=Active", "?fleetId=" + e.Demo.Fleet.FleetID} {
 		var list struct{ Stores []json.RawMessage }
 		succeeds(t, e.rival, http.MethodGet, "/stores"+query, nil, &list)
@@ -53,6 +55,7 @@ func crossAnswer(t *testing.T, e *env, id, answer string) {
 	if now := e.storeOf(t, e.a, id); !strings.Contains(now, "AwaitingFleetApproval") {
 		t.Errorf("after another fleet's %s the store is %q", answer, now)
 	}
+
 	succeeds(t, e.Fleet, http.MethodPost, "/stores/"+e.a.AccountID+"/"+id+"/"+answer, nil, nil)
 }
 
@@ -65,6 +68,7 @@ func crossJobs(t *testing.T, e *env) {
 	if len(own.Jobs) == 0 {
 		t.Error("the fleet itself has no job")
 	}
+
 	for _, status := range []string{"", "?status=Searching", "?status=Assigned", "?status=Cancelled", "?fleetId=" + e.Demo.Fleet.FleetID} {
 		var theirs struct{ Jobs []json.RawMessage }
 		succeeds(t, e.rival, http.MethodGet, "/jobs"+status, nil, &theirs)
@@ -127,6 +131,7 @@ func crossLocations(t *testing.T, e *env) {
 		}
 		return seen != ""
 	})
+
 	if strings.Contains(seen, "location") || strings.Contains(seen, "41.01234") {
 		t.Errorf("another fleet has put the courier somewhere: %s", seen)
 	}

@@ -20,12 +20,15 @@ func panelTable() map[string][]string {
 	for _, page := range operatorPages {
 		table["operator"] = append(table["operator"], "GET "+page)
 	}
+
 	for _, action := range operatorActions {
 		table["operator"] = append(table["operator"], "POST "+action)
 	}
+
 	for _, page := range financePages {
 		table["finance"] = append(table["finance"], "GET "+page)
 	}
+
 	return table
 }
 
@@ -40,6 +43,7 @@ func testPanelCredentials(t *testing.T, e *env) {
 		if shown.name == "the panel's cookie" {
 			continue
 		}
+
 		var first *reply
 		for _, who := range []string{"somebody", "operator", "finance"} {
 			for _, request := range panelTable()[who] {
@@ -47,6 +51,7 @@ func testPanelCredentials(t *testing.T, e *env) {
 				if shown.name == "a report token" && who == "finance" && path != "/reports/order-ledger.csv" && path != "/payments" {
 					continue // finance's pages are tried with the panel's other tests, and ask ClickHouse for much
 				}
+
 				got := e.ask(t, method, e.Demo.PanelURL+path, "", shown.headers...)
 				switch {
 				case shown.name == "a report token" && who == "operator":
@@ -61,9 +66,11 @@ func testPanelCredentials(t *testing.T, e *env) {
 					if got.status != http.StatusUnauthorized || got.code() != "TOKEN_INVALID" {
 						t.Errorf("%s with %s: %d %.200s", request, shown.name, got.status, got.body)
 					}
+
 					if first == nil {
 						first = got
 					}
+
 					if string(got.body) != string(first.body) {
 						t.Errorf("%s with %s: %s, others %s", request, shown.name, got.body, first.body)
 					}
@@ -71,11 +78,13 @@ func testPanelCredentials(t *testing.T, e *env) {
 			}
 		}
 	}
+
 	after, err := e.Admin.Do(t.Context(), http.MethodGet, "/accounts/"+e.a.AccountID, nil)
 	must(t, err)
 	if string(after.Raw) != string(before.Raw) {
 		t.Errorf("a refused request changed the account %s into %s", before.Raw, after.Raw)
 	}
+
 	testOpenPages(t, e, all)
 }
 
@@ -86,6 +95,7 @@ func testOpenPages(t *testing.T, e *env, all []credential) {
 		if path == "/logout" {
 			continue // it is for those who are somebody, and asks for their proof
 		}
+
 		nobodys := e.ask(t, method, e.Demo.PanelURL+path, "")
 		for _, shown := range all[1:] {
 			if got := e.ask(t, method, e.Demo.PanelURL+path, "", shown.headers...); got.status != nobodys.status || len(got.body) != len(nobodys.body) && !strings.Contains(string(got.body), "requestId") {

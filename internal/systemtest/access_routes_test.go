@@ -124,14 +124,17 @@ func testTablesAreComplete(t *testing.T, e *env) {
 			}
 		}
 	}
+
 	for _, r := range tokenRoutes {
 		want = append(want, r.name)
 	}
+
 	for _, routes := range openRoutes {
 		for _, r := range routes {
 			want = append(want, r.name)
 		}
 	}
+
 	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(e.answered(t))); !slices.Equal(got, want) {
 		t.Errorf("the gateway has the endpoints\n%v\nthe tables have\n%v", got, want)
@@ -189,6 +192,7 @@ func testCredentials(t *testing.T, e *env) {
 			if own[shown.name] == api {
 				continue
 			}
+
 			for _, r := range routes {
 				got := e.ask(t, r.method, e.root(api)+e.filled(r.path), r.body, shown.headers...)
 				if got.status != http.StatusUnauthorized || got.code() != "TOKEN_INVALID" || got.header.Get("WWW-Authenticate") != "Bearer" {
@@ -201,6 +205,7 @@ func testCredentials(t *testing.T, e *env) {
 			}
 		}
 	}
+
 	for api, r := range tokenRoutes {
 		var first *reply
 		for _, shown := range all {
@@ -214,6 +219,7 @@ func testCredentials(t *testing.T, e *env) {
 			alike(t, r.name+" with "+shown.name, got, first)
 		}
 	}
+
 	answered := e.answered(t)
 	for _, routes := range apiRoutes {
 		for _, r := range routes {
@@ -232,6 +238,7 @@ func testPrivateRoutes(t *testing.T, e *env) {
 	if unknown.status != http.StatusNotFound || unknown.code() != "NOT_FOUND" {
 		t.Fatalf("an unknown path: %d %s", unknown.status, unknown.body)
 	}
+
 	unknownPrivate := e.ask(t, http.MethodGet, e.Demo.OpsURL+"/unknown", "") // names the APIs of that listener
 	for _, shown := range all {
 		for _, api := range []string{"fleet", "admin"} {
@@ -244,6 +251,7 @@ func testPrivateRoutes(t *testing.T, e *env) {
 				alike(t, "on the public listener "+r.name, got, unknown)
 			}
 		}
+
 		if own[shown.name] == "vendor" {
 			for _, r := range append(slices.Clone(apiRoutes["vendor"]), tokenRoutes["vendor"]) {
 				got := e.ask(t, r.method, e.Demo.OpsURL+"/api/vendor/v1"+e.filled(r.path), r.body, shown.headers...)
@@ -251,6 +259,7 @@ func testPrivateRoutes(t *testing.T, e *env) {
 			}
 		}
 	}
+
 	admin := []string{"Authorization", "Bearer " + e.Demo.AdminKey}
 	for _, path := range []string{
 		"/metrics", "/healthz", "/readyz", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/vars", "/reports/", "/",
@@ -260,11 +269,13 @@ func testPrivateRoutes(t *testing.T, e *env) {
 	} {
 		alike(t, "on the public listener "+path, e.ask(t, http.MethodGet, e.Demo.BaseURL+path, "", admin...), unknown)
 	}
+
 	// The documents of the private APIs are on the private listener only, and what
 	// is documented is not what is somebody's.
 	for _, r := range openRoutes["private"][1:] {
 		alike(t, "on the public listener "+r.name, e.ask(t, r.method, e.Demo.BaseURL+r.path, ""), unknown)
 	}
+
 	for origin, routes := range map[string][]apiRoute{e.Demo.BaseURL: openRoutes["public"], e.Demo.OpsURL: openRoutes["private"]} {
 		for _, r := range routes {
 			got := e.ask(t, r.method, origin+r.path, "")
@@ -275,9 +286,11 @@ func testPrivateRoutes(t *testing.T, e *env) {
 			}
 		}
 	}
+
 	for name, header := range map[string]string{"Host": "127.0.0.1:8081", "X-Original-URL": "/api/admin/v1/accounts", "X-Rewrite-URL": "/metrics", "X-Forwarded-Host": "private"} {
 		alike(t, "with the header "+name, e.ask(t, http.MethodGet, e.Demo.BaseURL+"/unknown", "", append(admin, name, header)...), unknown)
 	}
+
 	// Profiles show memory, where secrets are: nobody gets them unless they were
 	// switched on.
 	for _, ops := range []string{e.Demo.OpsURL, e.Worker.OpsURL(), e.Reporting.OpsURL(), e.Demo.PanelURL} {

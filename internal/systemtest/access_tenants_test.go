@@ -41,6 +41,7 @@ func testTenants(t *testing.T, e *env) {
 	for _, name := range slices.Sorted(maps.Keys(crossings)) {
 		t.Run(name, func(t *testing.T) { crossings[name](t, e) })
 	}
+
 	// The owners have been answered by every endpoint, so what was tried is what
 	// works for them.
 	answered := e.answered(t)
@@ -49,11 +50,13 @@ func testTenants(t *testing.T, e *env) {
 			t.Errorf("%s has answered nobody with success, only %v", name, answered[name])
 		}
 	}
+
 	// Every webhook has come to its owner and to nobody else.
 	a, b := e.a.events(), e.b.events()
 	if len(a) == 0 || len(b) == 0 {
 		t.Errorf("%d webhooks of one vendor and %d of the other", len(a), len(b))
 	}
+
 	for _, got := range a {
 		if e.b.has(got.EventID) {
 			t.Errorf("event %s (%s) has come to both vendors", got.EventID, got.Event)
@@ -84,6 +87,7 @@ func crossCreate(t *testing.T, e *env) {
 	if ofA.OrderID == ofB.OrderID || second.Header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("the same key and id of two accounts made %s and %s", first.Raw, second.Raw)
 	}
+
 	// The other's key with another body conflicts with nothing.
 	succeeds(t, e.a.Client, http.MethodPost, "/orders", e.a.Order(nil), nil, key, "ONLY-A")
 	fresh := e.b.Order(func(o map[string]any) { o["externalOrderId"] = "SHARED-2" })
@@ -95,6 +99,7 @@ func crossCreate(t *testing.T, e *env) {
 			t.Errorf("a replay answers %s instead of %s", again.Raw, before.Raw)
 		}
 	}
+
 	// A duplicate names the account's own order.
 	double := as(t, e.b.Client, http.MethodPost, "/orders", same)
 	var detail struct{ OrderID string }
@@ -102,6 +107,7 @@ func crossCreate(t *testing.T, e *env) {
 	if double.Code != "DUPLICATE_ORDER" || detail.OrderID != ofB.OrderID {
 		t.Errorf("a used external id: %s", double.Raw)
 	}
+
 	// A store that only the other has is none.
 	succeeds(t, e.a.Client, http.MethodPut, "/stores/only-a", stack.StoreBody(e.Demo.Fleet.FleetID), nil)
 	succeeds(t, e.Fleet, http.MethodPost, "/stores/"+e.a.AccountID+"/only-a/confirm", nil, nil)
@@ -111,10 +117,12 @@ func crossCreate(t *testing.T, e *env) {
 		}))
 		return replyOf(a)
 	}
+
 	theirs := at("only-a")
 	if theirs.code() != "STORE_NOT_CONFIGURED" {
 		t.Errorf("an order for another account's store: %d %s", theirs.status, theirs.body)
 	}
+
 	theirs.body = bytes.ReplaceAll(theirs.body, []byte("only-a"), []byte("only-x")) // the asker's own word
 	alike(t, "another account's store", theirs, at("only-x"))
 }
@@ -131,11 +139,13 @@ func crossCancel(t *testing.T, e *env) {
 	for _, body := range []any{nil, map[string]string{"reason": "CustomerRequest"}} {
 		unknownTo(t, e.b.Client, "ORDER_NOT_FOUND", http.MethodPost, "/orders/{}/cancel", mine, unknownOrder, body)
 	}
+
 	var after struct{ Status string }
 	succeeds(t, e.a.Client, http.MethodGet, "/orders/"+mine, nil, &after)
 	if after.Status != "Searching" {
 		t.Errorf("another account's cancel made the order %s", after.Status)
 	}
+
 	succeeds(t, e.a.Client, http.MethodPost, "/orders/"+mine+"/cancel", nil, nil)
 	unknownTo(t, e.b.Client, "ORDER_NOT_FOUND", http.MethodPost, "/orders/{}/cancel", mine, unknownOrder, nil)
 }
@@ -163,6 +173,7 @@ func crossStores(t *testing.T, e *env) {
 	if own := e.storeOf(t, e.b, e.b.Store); !strings.Contains(own, "Öteki Şube") {
 		t.Errorf("the account's own store is %s", own)
 	}
+
 	// What only the other has registered begins again: nothing of it is kept.
 	succeeds(t, e.a.Client, http.MethodPut, "/stores/secret-a", stack.StoreBody(e.Demo.Fleet.FleetID), nil)
 	unknown := as(t, e.b.Client, http.MethodPut, "/stores/never-seen", change)
@@ -170,6 +181,7 @@ func crossStores(t *testing.T, e *env) {
 	if theirs.Code != "VALIDATION_FAILED" {
 		t.Errorf("%d %s", theirs.Status, theirs.Raw)
 	}
+
 	alike(t, "a store of another account", replyOf(theirs), replyOf(unknown))
 }
 
@@ -181,10 +193,12 @@ func crossLogin(t *testing.T, c *client.Client, id, secret, nobodys string) {
 		a := as(t, c, http.MethodPost, "/token", map[string]string{"clientId": id, "clientSecret": secret})
 		return replyOf(a)
 	}
+
 	theirs := try(id)
 	if theirs.status != http.StatusUnauthorized || theirs.code() != "INVALID_CREDENTIALS" {
 		t.Errorf("another's secret: %d %s", theirs.status, theirs.body)
 	}
+
 	alike(t, "an unknown client", theirs, try(nobodys))
 }
 
@@ -216,6 +230,7 @@ func crossWebhookPut(t *testing.T, e *env) {
 	if moved.Secret != "" || moved.URL != e.a.url {
 		t.Errorf("moving a webhook to where another has its own answers %+v", moved)
 	}
+
 	e.undisturbed(t)
 	succeeds(t, e.b.Client, http.MethodPut, "/webhook", map[string]string{"url": e.b.url}, nil)
 	if e.a.secret == e.b.secret {
@@ -246,6 +261,7 @@ func crossWebhookTest(t *testing.T, e *env) {
 	if e.a.has(queued.EventID) {
 		t.Error("another vendor's test event has come, too")
 	}
+
 	// One vendor's receiver in trouble is nobody else's trouble.
 	e.b.down.Store(true)
 	succeeds(t, e.b.Client, http.MethodPost, "/webhook/test", nil, nil)
@@ -268,6 +284,7 @@ func crossWebhookReplay(t *testing.T, e *env) {
 		}
 		return n
 	}
+
 	before, own := activated(e.a), activated(e.b)
 	var queued struct{ Events int }
 	since := map[string]string{"since": time.Now().Add(-time.Hour).Format(time.RFC3339)}
@@ -298,11 +315,14 @@ func testOwnPorts(t *testing.T, e *env) {
 			must(t, v.Call(t.Context(), http.MethodGet, "/webhook", nil, &seen))
 			return len(seen.LastAttempts) > 0 && seen.LastAttempts[0].EventID == sent.EventID
 		})
+
 		if got := seen.LastAttempts[0].Error; got != "refused address: one of the service's own ports" {
 			t.Errorf("%s: %s", origin, got)
 		}
+
 		must(t, v.Call(t.Context(), http.MethodDelete, "/webhook", nil, nil))
 	}
+
 	if r := e.ask(t, http.MethodPost, e.Demo.ClickHouseURL, statement); r.status != http.StatusForbidden {
 		t.Errorf("changed without the key: %d %s", r.status, r.body)
 	}

@@ -47,6 +47,7 @@ func (v account) AwaitStore(t *testing.T, e *stackEnv) {
 	if put.Status != "AwaitingFleetApproval" {
 		t.Fatalf("the store is %s after naming its fleet", put.Status)
 	}
+
 	testserver.Await(t, "the sandbox courier confirms the store", func() bool {
 		a, err := v.Do(t.Context(), http.MethodPost, "/orders", v.Order(nil))
 		must(t, err)
@@ -79,6 +80,7 @@ func (v account) Receive(t *testing.T, o receiver.Options) *receiver.Receiver {
 	r, err := receiver.New(o)
 	must(t, err)
 	handle(r)
+
 	return r
 }
 
@@ -92,8 +94,10 @@ func listen(t *testing.T) (url string, handle func(http.Handler)) {
 		<-ready
 		handler.ServeHTTP(w, r)
 	}))
+
 	must(t, err)
 	t.Cleanup(stop)
+
 	return url + "/", func(h http.Handler) {
 		handler = h
 		close(ready)

@@ -31,10 +31,12 @@ func testAudit(t *testing.T, s *scenario) {
 	if err := client.New("", 1).As(admin, ayseKey+"x").Call(t.Context(), http.MethodGet, "/accounts", nil, nil); err == nil {
 		t.Error("a wrong key opens the admin API")
 	}
+
 	metrics := testenv.NewClient(t, s.Demo.OpsURL).Get("/metrics").Text
 	if !regexp.MustCompile(`(?m)^gateway_admin_key_failures_total [1-9]`).MatchString(metrics) {
 		t.Error("the wrong key is not counted")
 	}
+
 	succeeds(t, s.v.Client, http.MethodPut, "/webhook", map[string]string{"url": s.v.url + "?hidden=1"}, nil)
 
 	browser := testenv.NewClient(t, s.Demo.PanelURL, testenv.AcceptHTML)
@@ -53,6 +55,7 @@ func testAudit(t *testing.T, s *scenario) {
 		all = search("--about", s.v.AccountID)
 		return strings.Contains(all, "recipient viewed account "+s.v.AccountID+" order "+order) && strings.Contains(all, "Başka bir ad")
 	})
+
 	for _, entry := range []string{
 		` ayse admin key 127.0.0.1 account changed account ` + s.v.AccountID +
 			` done {"limits":{"token":{"sustained":{"count":60}}}} {"limits":{"token":{"sustained":{"count":61}}}} `,
@@ -63,6 +66,7 @@ func testAudit(t *testing.T, s *scenario) {
 			t.Errorf("lacking: %s\nin %s", entry, all)
 		}
 	}
+
 	receiver := regexp.QuoteMeta(strings.TrimSuffix(s.v.url, "/"))
 	registered := regexp.MustCompile(` token 127\.0\.0\.1 webhook registered account ` + s.v.AccountID +
 		` done \{"sha256":"[0-9a-f]{8}…","url":"` + receiver + `"\} \{"sha256":"[0-9a-f]{8}…","url":"` + receiver + `/…"\} `)
@@ -72,6 +76,7 @@ func testAudit(t *testing.T, s *scenario) {
 	if of := search("--actor", "ayse"); strings.Count(of, "account changed") != 1 || strings.Contains(of, "recipient viewed") {
 		t.Errorf("of ayse: %s", of)
 	}
+
 	browser.Page("/audit?about="+order).Says("recipient viewed", s.Demo.Panel.User+" by session").Hides("account changed")
 	everything := search()
 	for _, secret := range []string{ayseKey, s.Demo.AdminKey, s.Demo.Panel.Password, s.Demo.ReportsToken, s.v.ClientSecret, s.v.secret, "hidden",

@@ -55,6 +55,7 @@ func startCreating(t *testing.T, v account) *creating {
 			if err != nil {
 				continue // stopped, or the answer was lost: not acknowledged
 			}
+
 			o.read(t, a)
 			c.mu.Lock()
 			c.made = append(c.made, o)
@@ -62,6 +63,7 @@ func startCreating(t *testing.T, v account) *creating {
 			time.Sleep(20 * time.Millisecond)
 		}
 	})
+
 	return c
 }
 
@@ -84,6 +86,7 @@ func (c *creating) all() []*acknowledged {
 // goes on from there, and its reports tie.
 func TestBackup_RestoresWhatWasAcknowledgedBeforeIt(t *testing.T) {
 	t.Parallel()
+
 	data, to := t.TempDir(), filepath.Join(t.TempDir(), "backups", "first")
 	// Tracking links, which creations answer, name the panel.
 	panel := stack.FreeAddr()
@@ -101,6 +104,7 @@ func TestBackup_RestoresWhatWasAcknowledgedBeforeIt(t *testing.T) {
 		}
 		received.ServeHTTP(w, r)
 	}))
+
 	v.AwaitStore(t, s)
 	c := startCreating(t, v)
 	await(t, "an order is delivered", func() bool {
@@ -112,6 +116,7 @@ func TestBackup_RestoresWhatWasAcknowledgedBeforeIt(t *testing.T) {
 	for _, o := range before {
 		o.status = s.StatusOf(t, o.id)
 	}
+
 	backUp(t, s, data, to)
 	afterwards := len(c.all())
 	await(t, "the system goes on after the backup", func() bool { return len(c.all()) > afterwards+20 })
@@ -122,6 +127,7 @@ func TestBackup_RestoresWhatWasAcknowledgedBeforeIt(t *testing.T) {
 	if s2.Demo.Account != s.Demo.Account || s2.Demo.Fleet != s.Demo.Fleet || s2.Demo.AdminKey != s.Demo.AdminKey {
 		t.Errorf("credentials changed:\n%+v\n%+v", s.Demo, s2.Demo)
 	}
+
 	v = s2.Login(t, stack.DemoAccount{AccountID: v.AccountID, ClientID: v.ClientID, ClientSecret: v.ClientSecret})
 	up.Store(true)
 	checkRestored(t, s2, v, before, c.all())
@@ -130,9 +136,11 @@ func TestBackup_RestoresWhatWasAcknowledgedBeforeIt(t *testing.T) {
 			return fmt.Sprint(statuses(received.Timeline(o.id))) == "[Assigned PickingUp PickedUp Delivering Delivered]"
 		})
 	}
+
 	if counts := received.Counts(); counts.Changed > 0 || len(counts.Invalid) > 0 {
 		t.Errorf("webhooks after the restore: %+v", counts)
 	}
+
 	checkReports(t, s2, v, c.all())
 }
 
@@ -154,14 +162,17 @@ func loseAndRestore(t *testing.T, data, from string) {
 	if err := stack.Restore(t.Context(), o, from, false); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Fatalf("over what is there: %v", err)
 	}
+
 	for _, name := range []string{"redis", "clickhouse", "keys", "demo.json", "demo.env"} {
 		must(t, os.RemoveAll(filepath.Join(data, name)))
 	}
+
 	var said strings.Builder
 	o.Out = &said
 	if err := stack.Restore(t.Context(), o, from, false); err != nil {
 		t.Fatalf("%v\n%s", err, said.String())
 	}
+
 	t.Log(said.String())
 }
 
@@ -182,6 +193,7 @@ func checkRestored(t *testing.T, s *stackEnv, v account, before, all []*acknowle
 				t.Errorf("order %s is %s, was %s before the backup", o.key, status, o.status)
 			}
 		}
+
 		o.read(t, a)
 	}
 }
@@ -206,22 +218,28 @@ func checkReports(t *testing.T, s *stackEnv, v account, all []*acknowledged) {
 			known[row.OrderID]++
 			statuses[row.Status]++
 		}
+
 		return statuses["Delivered"] > len(all)
 	})
+
 	if len(statuses) != 1 {
 		t.Errorf("in the reports are %v, all of %d orders should be delivered", statuses, len(all)+1)
 	}
+
 	for _, o := range all {
 		if known[o.id] != 1 {
 			t.Errorf("order %s is %d times in the ledger of orders", o.key, known[o.id])
 		}
 	}
+
 	if len(known) != len(all)+1 { // and the one that waited for the store
 		t.Errorf("%d orders are in the reports, %d were made", len(known), len(all)+1)
 	}
+
 	out, err := s.Command(t, stack.ReportingUser, "reconcile")
 	if err != nil {
 		t.Errorf("reconcile: %v\n%s", err, out)
 	}
+
 	t.Log(out)
 }

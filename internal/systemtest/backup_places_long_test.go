@@ -31,6 +31,7 @@ func (e *stackEnv) commandWith(t *testing.T, env []string, args ...string) (stri
 	cmd.Dir = filepath.Dir(moduleFile(t, "go.mod"))
 	cmd.Env = append(append(os.Environ(), "REDIS_URL="+e.RedisURL(stack.BackupUser), "CLICKHOUSE_URL="+e.ClickHouseURL(), "ENVIRONMENT=sandbox"), env...)
 	out, err := cmd.CombinedOutput()
+
 	return string(out), err
 }
 
@@ -38,6 +39,7 @@ func (e *stackEnv) commandWith(t *testing.T, env []string, args ...string) (stri
 // backup, and what is downloaded by other means is put back.
 func TestBackup_ToS3KeepsTheNewestAndShowsNoHalfOne(t *testing.T) {
 	t.Parallel()
+
 	data := t.TempDir()
 	s := startStack(t, stack.Options{DataDir: data, Reporting: true})
 	files, staging := t.TempDir(), t.TempDir()
@@ -54,9 +56,11 @@ func TestBackup_ToS3KeepsTheNewestAndShowsNoHalfOne(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
+
 		// The host is signed, so it stays.
 		(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(origin); p.Out.Host = p.In.Host }}).ServeHTTP(w, r)
 	}))
+
 	t.Cleanup(front.Close)
 	await(t, "the S3 server answers", func() bool { resp, err := http.Get(origin.String()); return err == nil && resp.Body.Close() == nil })
 
@@ -75,19 +79,23 @@ func TestBackup_ToS3KeepsTheNewestAndShowsNoHalfOne(t *testing.T) {
 		}
 		return names
 	}
+
 	backup := func(keep ...string) (string, error) {
 		// Names are of seconds.
 		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 		return s.commandWith(t, env, append([]string{"backup", "--to", "s3://bucket/a/b", "--include", filepath.Join(data, "keys")}, keep...)...)
 	}
+
 	for i := range 20 { // old ones, of which one by hand removes none
 		old := filepath.Join(place, fmt.Sprintf("20250101T0000%02dZ", i))
 		must(t, os.MkdirAll(old, 0o700))
 		must(t, os.WriteFile(filepath.Join(old, "backup.json"), nil, 0o600))
 	}
+
 	if out, err := backup(); err != nil || len(whole()) != 21 {
 		t.Errorf("%v, and there are %v\n%s", err, whole(), out)
 	}
+
 	var made []string
 	for range 3 {
 		if out, err := backup("--keep", "2"); err != nil {
@@ -95,6 +103,7 @@ func TestBackup_ToS3KeepsTheNewestAndShowsNoHalfOne(t *testing.T) {
 		}
 		made = append(made, whole()[len(whole())-1])
 	}
+
 	if left := whole(); !slices.Equal(left, made[1:]) {
 		t.Errorf("left are %v of %v", left, made)
 	}
@@ -104,6 +113,7 @@ func TestBackup_ToS3KeepsTheNewestAndShowsNoHalfOne(t *testing.T) {
 	if _, err := os.Stat(foreign); err != nil {
 		t.Error(err)
 	}
+
 	list := filepath.Join(t.TempDir(), "erasures")
 	must(t, os.WriteFile(list, nil, 0o600))
 	if out, err := s.commandWith(t, env, "restore", "--check", "--from", filepath.Join(place, made[2]), "--erasures", list); err != nil {
@@ -132,6 +142,7 @@ func TestBackup_ToS3KeepsTheNewestAndShowsNoHalfOne(t *testing.T) {
 // and leaves nothing; what is damaged, or of nobody, does not pass.
 func TestDrill_TriesTheNewestOfASchedule(t *testing.T) {
 	t.Parallel()
+
 	data, place := t.TempDir(), filepath.Join(t.TempDir(), "place")
 	s := startStack(t, stack.Options{DataDir: data, Reporting: true, CourierStep: 50 * time.Millisecond})
 	v := s.Account(t, stack.Unlimited)
@@ -152,6 +163,7 @@ func TestDrill_TriesTheNewestOfASchedule(t *testing.T) {
 		must(t, err)
 		return len(made) == 1
 	})
+
 	c.stop()
 	drill := func(o stack.Options, from string) (string, error) {
 		var said strings.Builder
@@ -161,11 +173,14 @@ func TestDrill_TriesTheNewestOfASchedule(t *testing.T) {
 		if _, rest, found := strings.Cut(said.String(), " in /"); found {
 			dir = "/" + strings.Fields(rest)[0]
 		}
+
 		if _, there := os.Stat(dir); dir != "" && there == nil {
 			t.Errorf("%s is left", dir)
 		}
+
 		return said.String(), err
 	}
+
 	out, err := drill(stack.Options{AgeIdentity: identity}, place)
 	if err != nil || !regexp.MustCompile(`: [1-9][0-9]+ orders compared, no difference`).MatchString(out) || !strings.Contains(out, filepath.Dir(made[0])+" was restored and reconciled") {
 		t.Errorf("%v\n%s", err, out)
@@ -176,6 +191,7 @@ func TestDrill_TriesTheNewestOfASchedule(t *testing.T) {
 	if out, err := drill(stack.Options{}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "backup.json") {
 		t.Errorf("of nothing: %v\n%s", err, out)
 	}
+
 	must(t, os.WriteFile(filepath.Join(filepath.Dir(made[0]), "orders.native.zst.age"), nil, 0o600))
 	if out, err := drill(stack.Options{AgeIdentity: identity}, place); err == nil || !strings.Contains(out, "orders.native.zst.age has changed") {
 		t.Errorf("damaged: %v\n%s", err, out)
@@ -185,10 +201,12 @@ func TestDrill_TriesTheNewestOfASchedule(t *testing.T) {
 // Production's keys have other names in Redis, and its partitions another number.
 func TestDrill_OfProduction(t *testing.T) {
 	t.Parallel()
+
 	users := &stack.Users{Passwords: map[string]string{}, Environment: "production"}
 	for _, user := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
 		users.Passwords[user] = user
 	}
+
 	redis := testserver.DedicatedRedis(t, stack.RedisOptions{Users: users})
 	history := testserver.SharedClickHouse(t)
 	to := filepath.Join(t.TempDir(), "b")
@@ -198,6 +216,7 @@ func TestDrill_OfProduction(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	var said strings.Builder
 	if err := stack.Drill(t.Context(), stack.Options{BinDir: testserver.Programs(t), Out: &said}, to); err != nil {
 		t.Errorf("%v\n%s", err, said.String())

@@ -61,10 +61,12 @@ func sendRaw(t *testing.T, address, method string, requests ...string) (last raw
 		if err != nil {
 			t.Fatalf("%.200q: %v", request, err)
 		}
+
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		last = rawAnswer{status: resp.StatusCode, header: resp.Header, body: string(body), code: errorCode(body)}
 	}
+
 	return last
 }
 
@@ -76,10 +78,12 @@ func errorCode(body []byte) string {
 		Message string
 		Data    struct{ ErrorCode string }
 	}
+
 	isEnvelope := json.Unmarshal(body, &envelope) == nil && (envelope.Success || envelope.Message != "")
 	if !isEnvelope {
 		return "-"
 	}
+
 	return envelope.Data.ErrorCode
 }
 
@@ -104,6 +108,7 @@ const orderLine = "GET /api/vendor/v1/orders/00000000-0000-4000-8000-00000000000
 // What a vendor's program sends works with the balancer exactly if it works without.
 func TestBalancer_TakesWhatAGatewayTakes(t *testing.T) {
 	t.Parallel()
+
 	_, ways := startGatewayAndBalancer(t)
 	vendors := ways[0]
 
@@ -147,6 +152,7 @@ func TestBalancer_TakesWhatAGatewayTakes(t *testing.T) {
 
 func TestBalancer_HasTheLimitsOfAGateway(t *testing.T) {
 	t.Parallel()
+
 	_, ways := startGatewayAndBalancer(t)
 	for _, w := range ways {
 		for name, c := range map[string]struct {
@@ -176,6 +182,7 @@ func TestBalancer_HasTheLimitsOfAGateway(t *testing.T) {
 // Clients of the APIs read every answer as JSON, whoever writes it.
 func TestBalancer_AnswersInTheEnvelope(t *testing.T) {
 	t.Parallel()
+
 	e, ways := startGatewayAndBalancer(t)
 	for _, w := range ways {
 		for _, request := range []string{

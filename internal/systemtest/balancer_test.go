@@ -21,12 +21,14 @@ import (
 // that it was not.
 func TestBalancer_ErrorFilesAreEnvelopes(t *testing.T) {
 	t.Parallel()
+
 	config := readFile(t, "configs/haproxy/haproxy.cfg")
 	named := regexp.MustCompile(`errorfile \d+ /usr/local/etc/haproxy/errors/(\S+)`).FindAllStringSubmatch(config, -1)
 	var used []string
 	for _, match := range named {
 		used = append(used, match[1])
 	}
+
 	slices.Sort(used)
 
 	var files []string
@@ -35,6 +37,7 @@ func TestBalancer_ErrorFilesAreEnvelopes(t *testing.T) {
 	for _, entry := range entries {
 		files = append(files, entry.Name())
 	}
+
 	used = slices.Compact(used)
 	if !slices.Equal(used, files) {
 		t.Errorf("haproxy.cfg names %v, there are %v", used, files)
@@ -55,11 +58,13 @@ func TestBalancer_ErrorFilesAreEnvelopes(t *testing.T) {
 				RetryAfterSeconds int
 			}
 		}
+
 		must(t, json.Unmarshal(body, &envelope))
 		isRefusal := envelope.Success != nil && !*envelope.Success && envelope.Message != ""
 		if !isRefusal || envelope.Data.ErrorCode.HTTPStatus() != resp.StatusCode || resp.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %s %v %s", name, resp.Status, resp.Header, body)
 		}
+
 		wait, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 		if wait != envelope.Data.RetryAfterSeconds || strings.Contains(envelope.Message, "is safe") {
 			t.Errorf("%s: Retry-After %d and %s", name, wait, body)

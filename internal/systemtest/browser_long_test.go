@@ -54,11 +54,13 @@ func openPage(t testing.TB, b *browser.Browser, origin string) *Page {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p := &Page{tab, t, map[int]bool{}}
 	t.Cleanup(func() {
 		p.Clean()
 		tab.Close()
 	})
+
 	return p
 }
 
@@ -192,29 +194,35 @@ func (p *Page) find(part, role, name string) (runtime.RemoteObjectID, error) {
 	if part == "" {
 		part = "body"
 	}
+
 	root, err := browser.Call(p.Tab, runtime.Evaluate, runtime.EvaluateParams{Expression: "document.querySelector(" + quoted(part) + ")"})
 	if err != nil {
 		return "", err
 	}
+
 	if root.Result == nil || root.Result.ObjectID == "" {
 		return "", fmt.Errorf("%s is not on the page", part)
 	}
+
 	found, err := browser.Call(p.Tab, accessibility.QueryAXTree, accessibility.QueryAXTreeParams{
 		ObjectID: root.Result.ObjectID, Role: role, AccessibleName: name,
 	})
 	if err != nil {
 		return "", err
 	}
+
 	nodes := slices.DeleteFunc(found.Nodes, func(n *accessibility.Node) bool {
 		return n.Ignored || role == "" && (n.Role == nil || !slices.Contains(fields, strings.Trim(string(n.Role.Value), `"`)))
 	})
 	if len(nodes) != 1 {
 		return "", fmt.Errorf("%s %q is %d times in %s", role, name, len(nodes), part)
 	}
+
 	node, err := browser.Call(p.Tab, dom.ResolveNode, dom.ResolveNodeParams{BackendNodeID: nodes[0].BackendDOMNodeID})
 	if err != nil {
 		return "", err
 	}
+
 	return node.Object.ObjectID, nil
 }
 
@@ -312,10 +320,12 @@ func (p *Page) Fill(label, text string) {
 		element, err = p.find("", "", label)
 		return err == nil, err
 	})
+
 	typed, err := on[bool](p, element, fill, text)
 	if err != nil {
 		p.must(fmt.Errorf("fill in %s: %w", label, err))
 	}
+
 	switch {
 	case typed && text == "":
 		p.press("\b")
@@ -333,6 +343,7 @@ func (p *Page) Download(link string) string {
 		Behavior: cdpbrowser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir, EventsEnabled: &events,
 		BrowserContextID: chromedp.FromContext(p.Context).BrowserContextID,
 	})
+
 	p.must(err)
 	ctx, cancel := context.WithTimeout(p.Context, testserver.Timeout)
 	defer cancel()
@@ -343,13 +354,16 @@ func (p *Page) Download(link string) string {
 		if e.State == cdpbrowser.DownloadProgressStateInProgress {
 			continue
 		}
+
 		files, err := os.ReadDir(dir)
 		if err != nil || e.State != cdpbrowser.DownloadProgressStateCompleted || len(files) != 1 {
 			p.must(fmt.Errorf("download %s: %s, %d files: %v", link, e.State, len(files), err))
 		}
 		return filepath.Join(dir, files[0].Name())
 	}
+
 	p.must(fmt.Errorf("download %s: the browser has gone", link))
+
 	return ""
 }
 

@@ -51,6 +51,7 @@ func TestMonth_ArrivesWithAVerifiedWebhook(t *testing.T) {
 		defer mu.Unlock()
 		told = append(told, e)
 	}, Refused: func(status int, reason string) { t.Errorf("the receiver answered %d: %s", status, reason) }})
+
 	must(t, err)
 	hooks.Handle("/", r)
 
@@ -66,6 +67,7 @@ func TestMonth_ArrivesWithAVerifiedWebhook(t *testing.T) {
 		o.CreatedAt = month.Add(-time.Duration(i) * time.Hour)
 		o.EndedAt, o.DeliveredAt = o.CreatedAt.Add(time.Minute), o.CreatedAt.Add(time.Minute)
 	}
+
 	must(t, a.InsertAgain(t.Context(), &archive.Batch{Orders: orders}))
 	command := func(args ...string) string {
 		t.Helper()
@@ -75,6 +77,7 @@ func TestMonth_ArrivesWithAVerifiedWebhook(t *testing.T) {
 		}
 		return string(out)
 	}
+
 	command("hold", text, "--user", e.Demo.Panel.User, "--note", "a test")
 	said := command("close", text, "--user", stack.SecondUser)
 	_, seal, _ := strings.Cut(said, "\nseal ")
@@ -88,6 +91,7 @@ func TestMonth_ArrivesWithAVerifiedWebhook(t *testing.T) {
 		text, _ := os.ReadFile(e.Reporting.Log)
 		return strings.Contains(string(text), "a delivery failed and will be tried again")
 	})
+
 	must(t, server.Start())
 	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
 	testserver.Await(t, "finance is told", func() bool {
@@ -95,15 +99,18 @@ func TestMonth_ArrivesWithAVerifiedWebhook(t *testing.T) {
 		defer mu.Unlock()
 		return len(told) > 0
 	})
+
 	var report struct {
 		ID, Kind, Month string
 		Seal            struct{ SHA256 string }
 		Files           []struct{ Target, Name, SHA256 string }
 	}
+
 	must(t, json.Unmarshal(told[0].Data, &report))
 	if told[0].Event != "report.available" || report.Kind != "closing" || report.Month != text || report.Seal.SHA256 != seal || len(report.Files) != 6 {
 		t.Errorf("%s %+v, the seal is %s", told[0].Event, report, seal)
 	}
+
 	for _, f := range report.Files {
 		content, err := os.ReadFile(filepath.Join(books, "books", "finance", f.Name))
 		must(t, err)
@@ -112,6 +119,7 @@ func TestMonth_ArrivesWithAVerifiedWebhook(t *testing.T) {
 			t.Errorf("%s has the digest %s, announced is %s", f.Name, got, f.SHA256)
 		}
 	}
+
 	if said := command("verify"); !strings.Contains(said, fmt.Sprintf("the books are what they were: 1 closings, 60 rows, 2 entries; the last seal is %s", seal)) {
 		t.Error(said)
 	}
@@ -128,5 +136,6 @@ func installVersityGateway(t *testing.T) string {
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	return filepath.Join(dir, "versitygw")
 }

@@ -39,6 +39,7 @@ func newClusterEnv(t *testing.T) *clusterEnv {
 	v := s.Vendor(t, stack.Unlimited)
 	e := &clusterEnv{Cluster: c, receiver: v.Receive(t, receiver.Options{})}
 	e.tills = openTills(t, v, []string{s.Demo.BaseURL, second}, 8, unavailable(t))
+
 	return e
 }
 
@@ -49,6 +50,7 @@ func newClusterEnv(t *testing.T) *clusterEnv {
 // within seconds, without a restart of any program.
 func TestCluster_FailoverAndMovingSlotUnderLoad(t *testing.T) {
 	t.Parallel()
+
 	s := newClusterEnv(t)
 	slot := s.slotOf(t)
 	s.tills.passes(t, 60)
@@ -70,6 +72,7 @@ func TestCluster_FailoverAndMovingSlotUnderLoad(t *testing.T) {
 		master.Kill()
 		s.awaitPromotion(t, replica)
 	})
+
 	promoted := time.Now()
 	s.tills.passes(t, 60)
 	must(t, master.Start(t.Context()))
@@ -81,11 +84,13 @@ func TestCluster_FailoverAndMovingSlotUnderLoad(t *testing.T) {
 			t.Errorf("order %s was acknowledged %.1f s after the kill and is lost", o.orderID, o.acked.Sub(died).Seconds())
 		}
 	}
+
 	t.Logf("%d orders lost by the crash", len(lost))
 	servers := []commander{}
 	for _, node := range s.masters(t) {
 		servers = append(servers, node)
 	}
+
 	(&streams{servers}).settled(t)
 }
 
@@ -114,7 +119,9 @@ func (s *clusterEnv) slotOf(t *testing.T) int {
 			return slot
 		}
 	}
+
 	t.Fatal("no order is anywhere")
+
 	return 0
 }
 
@@ -133,7 +140,9 @@ func (s *clusterEnv) sides(t *testing.T, slot int) (master, replica *stack.Redis
 		}
 		return at >= 0
 	})
+
 	must(t, replica.AwaitSynced(t.Context()))
+
 	return master, replica
 }
 
@@ -170,6 +179,7 @@ func (s *clusterEnv) moveSlot(t *testing.T, slot int, to *stack.Redis) {
 		_, err = node.Command(t.Context(), "CLUSTER", "SETSLOT", strconv.Itoa(slot), state, id)
 		must(t, err)
 	}
+
 	setSlot(to, "IMPORTING", from)
 	setSlot(from, "MIGRATING", to)
 	keys, err := from.Command(t.Context(), "CLUSTER", "COUNTKEYSINSLOT", strconv.Itoa(slot))
@@ -179,10 +189,12 @@ func (s *clusterEnv) moveSlot(t *testing.T, slot int, to *stack.Redis) {
 	if out, err := exec.CommandContext(t.Context(), cli, "--cluster", "fix", to.Addr).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	must(t, s.AwaitWhole(t.Context()))
 	if now := s.serving(t, slot, slot); now[0] != to {
 		t.Fatalf("slot %d is served by %s, want %s", slot, now[0].Addr, to.Addr)
 	}
+
 	t.Logf("%s keys", keys)
 }
 
@@ -208,6 +220,7 @@ func (s *clusterEnv) serving(t *testing.T, first, last int) []*stack.Redis {
 	defer func() { must(t, rdb.Close()) }()
 	ranges, err := rdb.ClusterSlots(t.Context()).Result() //nolint:staticcheck // ClusterShards does not name the master first
 	must(t, err)
+
 	return slices.DeleteFunc(slices.Clone(s.Nodes), func(node *stack.Redis) bool {
 		return !slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool {
 			return r.Start <= last && first <= r.End && r.Nodes[0].Addr == node.Addr
@@ -233,6 +246,7 @@ func unavailable(t *testing.T) func(*client.Answer) bool {
 // taken by them.
 func TestCluster_ProgramsStartWhileAMasterIsDead(t *testing.T) {
 	t.Parallel()
+
 	c, err := stack.StartCluster(t.Context(), t.TempDir(), 3, 0)
 	must(t, err)
 	t.Cleanup(c.Stop)

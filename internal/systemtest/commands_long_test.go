@@ -19,6 +19,7 @@ import (
 // there as it stands, in a sh that has sourced runbook.sh, one after the other.
 func TestCommands_OfTheDocumentsWorkWithMakeRun(t *testing.T) {
 	t.Parallel()
+
 	runbook := readRunbook(t)
 	dir := t.TempDir()
 	d := startDriver(t, dir, append(ownAddrs(t), "COURIER_STEP=200ms")...)
@@ -42,11 +43,13 @@ func TestCommands_OfTheDocumentsWorkWithMakeRun(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
+
 	ran := 0
 	for _, c := range runbook {
 		if c.IsByHand() || c.WantsCompose() {
 			continue
 		}
+
 		ran++
 		out, err := run(c.Line)
 		err = c.CheckOutcome(out, err)
@@ -54,6 +57,7 @@ func TestCommands_OfTheDocumentsWorkWithMakeRun(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	if ran < commands.RunWithMakeRun {
 		t.Errorf("%d commands were run, want %d", ran, commands.RunWithMakeRun)
 	}
@@ -65,6 +69,7 @@ func TestCommands_OfTheDocumentsWorkWithMakeRun(t *testing.T) {
 			if commands.PlaceOf(c) != commands.OnMakeRun {
 				continue
 			}
+
 			out, err := run(c.Line)
 			var ended *exec.ExitError
 			foundNobody := errors.As(err, &ended) && strings.HasPrefix(c.Line, "make erase") && strings.Contains(out, "nothing found")
@@ -90,6 +95,7 @@ func TestCommands_OfTheDocumentsWorkWithMakeRun(t *testing.T) {
 			t.Errorf("%s: %s, want %q", line, out, want)
 		}
 	}
+
 	out, _ := run("ready")
 	for line := range strings.Lines(out) {
 		if !strings.HasSuffix(line, " 200\n") {

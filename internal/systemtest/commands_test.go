@@ -25,6 +25,7 @@ func readRunbook(t *testing.T) []commands.Command {
 // run than once were.
 func TestCommands_EachIsRunUnlessItCannotBe(t *testing.T) {
 	t.Parallel()
+
 	runbook := readRunbook(t)
 	for _, byHand := range commands.ByHand {
 		isThere := slices.ContainsFunc(runbook, func(c commands.Command) bool { return c.WithoutComment() == byHand.Line })
@@ -43,6 +44,7 @@ func TestCommands_EachIsRunUnlessItCannotBe(t *testing.T) {
 			withMakeRun++
 		}
 	}
+
 	if withMakeRun < commands.RunWithMakeRun || withCompose < commands.RunWithCompose {
 		t.Errorf("%d commands are run with make run, want %d; with compose %d, want %d",
 			withMakeRun, commands.RunWithMakeRun, withCompose, commands.RunWithCompose)
@@ -52,16 +54,19 @@ func TestCommands_EachIsRunUnlessItCannotBe(t *testing.T) {
 // A command of another document is run too, or the table says why it is not.
 func TestCommands_OfTheDocumentsHaveTheirPlace(t *testing.T) {
 	t.Parallel()
+
 	for document, places := range commands.Documents {
 		written, err := commands.OfDocument(document)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, c := range written {
 			if commands.PlaceOf(c) == "" {
 				t.Errorf("%s: where is %q run?", document, c.Line)
 			}
 		}
+
 		for _, place := range places {
 			isThere := slices.ContainsFunc(written, func(c commands.Command) bool { return strings.HasPrefix(c.Line, place.Begins) })
 			if !isThere {
@@ -102,6 +107,7 @@ func isTest(t *testing.T, name string) bool {
 // cannot work or that destroys what somebody needs.
 func TestCommands_OfTheRunbookAreSafe(t *testing.T) {
 	t.Parallel()
+
 	text := readFile(t, "docs/runbook.md")
 
 	for section := range strings.SplitSeq(text, "\n## ") {
@@ -128,6 +134,7 @@ func TestCommands_OfTheRunbookAreSafe(t *testing.T) {
 			t.Errorf("%s` removes logs, or all data, and stands there without never", destroying)
 		}
 	}
+
 	if regexp.MustCompile(`clickhouse '\?query=(KILL|SYSTEM|TRUNCATE)`).MatchString(text) {
 		t.Error("ClickHouse carries out nothing that changes anything over GET")
 	}

@@ -35,9 +35,11 @@ func project(t *testing.T, without string, env []string, profiles ...string) (*t
 			env = append(env, name+"=value-of-"+name)
 		}
 	}
+
 	file := moduleFile(t, "docker-compose.yml")
 	options, err := cli.NewProjectOptions([]string{file}, cli.WithEnv(env), cli.WithProfiles(profiles), cli.WithWorkingDirectory(filepath.Dir(file)))
 	must(t, err)
+
 	return options.LoadProject(t.Context())
 }
 
@@ -50,6 +52,7 @@ func whole(t *testing.T) *types.Project {
 
 func TestCompose_RefusesAMissingKeyAndSaysHowToGetIt(t *testing.T) {
 	t.Parallel()
+
 	for _, name := range variables {
 		if _, err := project(t, name, nil); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "run make env") {
 			t.Errorf("without %s: %v", name, err)
@@ -64,6 +67,7 @@ var pinned = regexp.MustCompile(`:v?[0-9]+\.[0-9]+(\.[0-9]+)?(-[a-z0-9]+)?(@sha2
 
 func TestCompose_EveryServiceIsPinnedWatchedAndHeldBack(t *testing.T) {
 	t.Parallel()
+
 	for name, s := range whole(t).Services {
 		check := s.HealthCheck
 		isWatched := check != nil && len(check.Test) > 0 && check.Interval != nil && check.Timeout != nil && check.Retries != nil
@@ -76,6 +80,7 @@ func TestCompose_EveryServiceIsPinnedWatchedAndHeldBack(t *testing.T) {
 		if s.Build == nil && !pinned.MatchString(s.Image) {
 			t.Errorf("%s: the image %s is not pinned", name, s.Image)
 		}
+
 		for _, p := range s.Ports {
 			if p.HostIP != "127.0.0.1" {
 				t.Errorf("%s publishes %s on %q", name, p.Published, p.HostIP)
@@ -93,6 +98,7 @@ func TestCompose_EveryServiceIsPinnedWatchedAndHeldBack(t *testing.T) {
 		if !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s may gain rights", name)
 		}
+
 		needsNoRights := s.Build != nil || name == "redis" || name == "balancer"
 		hasNoRights := s.ReadOnly && slices.Contains(s.CapDrop, "ALL")
 		if needsNoRights && !hasNoRights {
@@ -104,6 +110,7 @@ func TestCompose_EveryServiceIsPinnedWatchedAndHeldBack(t *testing.T) {
 // Prometheus asks nobody for a password, so it takes what others write only where the settings say so.
 func TestCompose_PrometheusTakesRemoteWritesOnlyWhenAsked(t *testing.T) {
 	t.Parallel()
+
 	const receiver = "--web.enable-remote-write-receiver"
 	for _, env := range [][]string{nil, {"PROMETHEUS_FLAGS=" + receiver}} {
 		p, err := project(t, "", env, "observe")
@@ -118,6 +125,7 @@ func TestCompose_PrometheusTakesRemoteWritesOnlyWhenAsked(t *testing.T) {
 
 func TestCompose_ReplicasDifferWhereTheyMust(t *testing.T) {
 	t.Parallel()
+
 	p := whole(t)
 
 	instances := map[string]string{}
@@ -141,6 +149,7 @@ func TestCompose_ReplicasDifferWhereTheyMust(t *testing.T) {
 			published[port.Published] = name
 		}
 	}
+
 	if len(instances) != 3 {
 		t.Errorf("instances %v", instances)
 	}
@@ -151,6 +160,7 @@ func TestCompose_ReplicasDifferWhereTheyMust(t *testing.T) {
 		if fmt.Sprint(a.Command, a.HealthCheck.Test, a.Image) != fmt.Sprint(b.Command, b.HealthCheck.Test, b.Image) || len(a.Environment) != len(b.Environment) {
 			t.Errorf("%v differ", pair)
 		}
+
 		for variable, value := range a.Environment {
 			if other := b.Environment[variable]; variable != "WORKER_INSTANCE" && (other == nil || *other != *value) {
 				t.Errorf("%v differ in %s", pair, variable)
@@ -161,6 +171,7 @@ func TestCompose_ReplicasDifferWhereTheyMust(t *testing.T) {
 
 func TestCompose_ProgramsAskThemselvesWithTheirOwnSettings(t *testing.T) {
 	t.Parallel()
+
 	for name, s := range whole(t).Services {
 		if s.Build == nil {
 			continue
@@ -182,6 +193,7 @@ func TestCompose_ProgramsAskThemselvesWithTheirOwnSettings(t *testing.T) {
 // production when it has been told what customers' links begin with.
 func TestCompose_ProgramsTakeWhatMakeEnvWrites(t *testing.T) {
 	t.Parallel()
+
 	programs := testserver.Programs(t)
 	for _, environment := range []string{"sandbox", "production"} {
 		dir := t.TempDir()
@@ -190,6 +202,7 @@ func TestCompose_ProgramsTakeWhatMakeEnvWrites(t *testing.T) {
 		if out, err := write.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
+
 		written, err := os.ReadFile(filepath.Join(dir, ".env"))
 		must(t, err)
 		file := moduleFile(t, "docker-compose.yml")
@@ -200,19 +213,23 @@ func TestCompose_ProgramsTakeWhatMakeEnvWrites(t *testing.T) {
 			must(t, err)
 			return p
 		}
+
 		check := func(p *types.Project, service string) (string, error) {
 			s := p.Services[service]
 			args := []string{"-check-config", "-config"}
 			if service == "reporting" {
 				args = []string{"serve", "--check-config", "--config"}
 			}
+
 			settings := strings.TrimPrefix(s.Command[len(s.Command)-1], "/")
 			cmd := exec.CommandContext(t.Context(), filepath.Join(programs, strings.TrimPrefix(s.Command[0], "/")), append(args, moduleFile(t, settings))...)
 			cmd.Env = []string{"HOME=/"}
 			for name, value := range s.Environment {
 				cmd.Env = append(cmd.Env, name+"="+*value)
 			}
+
 			out, err := cmd.CombinedOutput()
+
 			return string(out), err
 		}
 
@@ -221,6 +238,7 @@ func TestCompose_ProgramsTakeWhatMakeEnvWrites(t *testing.T) {
 		if isProduction != (err != nil) || isProduction != strings.Contains(out, ": tracking_base_url: ") {
 			t.Errorf("%s without TRACKING_BASE_URL: %v\n%s", environment, err, out)
 		}
+
 		p := load("TRACKING_BASE_URL=https://teslimat.vendorapi.com.tr/track", "PARTITIONS=64", "MAX_IN_FLIGHT=99", "OWN_PORTS=9999", "REDIS_DURABILITY=replica")
 		for service, wants := range map[string][]string{
 			"gateway-1": {"partitions: 64", "max_in_flight: 99", "durability: replica", "delay: 4s"},
@@ -243,6 +261,7 @@ var target = regexp.MustCompile(`\b([a-z]+(?:-[0-9]+)?):(80[0-9]{2})\b`)
 // ports that these listen on.
 func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 	t.Parallel()
+
 	p := whole(t)
 
 	listens := func(s types.ServiceConfig, port string) bool {
@@ -259,6 +278,7 @@ func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 		if len(found) != want {
 			t.Errorf("%s names %v, want %d targets", name, found, want)
 		}
+
 		for _, f := range found {
 			if s, ok := p.Services[f[1]]; !ok || !listens(s, f[2]) {
 				t.Errorf("%s names %s, and no service listens there", name, f[0])
@@ -276,6 +296,7 @@ func TestTargets_AreServicesAndTheirPorts(t *testing.T) {
 // a limit, without which no alert warns of full memory.
 func TestCompose_LimitsAreThoseOfItsPlace(t *testing.T) {
 	t.Parallel()
+
 	p := whole(t)
 
 	for _, name := range []string{"gateway-1", "gateway-2"} {
@@ -315,6 +336,7 @@ func TestCompose_LimitsAreThoseOfItsPlace(t *testing.T) {
 
 func TestCompose_RunsTheClickHouseThatTheTestsRunOn(t *testing.T) {
 	t.Parallel()
+
 	resp, err := http.Get(testserver.SharedClickHouse(t).URL + "/?query=SELECT+version()")
 	must(t, err)
 	defer resp.Body.Close()
@@ -328,6 +350,7 @@ func TestCompose_RunsTheClickHouseThatTheTestsRunOn(t *testing.T) {
 // A -X that names no variable is no error of the linker.
 func TestDockerfile_ProgramsSayWhichReleaseTheyAre(t *testing.T) {
 	t.Parallel()
+
 	flags := regexp.MustCompile(`ARG FLAGS="(.*)"`).FindStringSubmatch(readFile(t, "configs/Dockerfile"))[1]
 	flags = strings.NewReplacer("${VERSION}", "1.2.3", "${REVISION}", "abcdef").Replace(flags)
 	program := filepath.Join(t.TempDir(), "worker")

@@ -21,6 +21,7 @@ import (
 //rule:make-run/REDIS_URL what-the-service-does/facts-that/payment-handling-the-service-stores
 func TestDay_Balances(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		cluster bool
 		o       stack.Options
@@ -32,18 +33,21 @@ func TestDay_Balances(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			if c.cluster {
 				cluster, err := stack.StartCluster(t.Context(), t.TempDir(), 3, 0)
 				must(t, err)
 				t.Cleanup(cluster.Stop)
 				c.o.RedisURL = cluster.URL
 			}
+
 			url, handle := listen(t)
 			c.o.WebhookURL, c.o.CourierStep, c.o.Reporting = url, 100*time.Millisecond, true
 			s := startStack(t, c.o)
 			if url := s.RedisURL(stack.GatewayUser); c.o.RedisTLS && !strings.HasPrefix(url, "rediss://"+stack.GatewayUser+":") {
 				t.Fatalf("the gateway goes to %s", url)
 			}
+
 			playDay(t, s, handle, c.orders)
 		})
 	}
@@ -64,6 +68,7 @@ func playDay(t *testing.T, s *stackEnv, handle func(http.Handler), orders int) {
 // When one of the programs dies, the whole ends and says which and why.
 func TestStack_EndsWhenAProgramDies(t *testing.T) {
 	t.Parallel()
+
 	s := startStack(t, stack.Options{})
 	must(t, syscall.Kill(s.Worker.PID(), syscall.SIGKILL))
 	ctx, cancel := context.WithTimeout(t.Context(), testserver.Timeout)

@@ -61,6 +61,7 @@ func startBalancer(t *testing.T, s *stackEnv, addresses map[string]string) *edge
 		must(t, err)
 		return text
 	}
+
 	certificate := filepath.Join(dir, "certificate.pem")
 	must(t, os.WriteFile(certificate, slices.Concat(read(files.CertFile), read(files.KeyFile)), 0o600))
 	e.trusted.AppendCertsFromPEM(read(files.CAFile))
@@ -73,20 +74,24 @@ func startBalancer(t *testing.T, s *stackEnv, addresses map[string]string) *edge
 		}
 		text = strings.ReplaceAll(text, old, replacement)
 	}
+
 	for _, port := range []string{"8080", "8081", "8086"} {
 		change("    server gateway-2 gateway-2:"+port, "#")
 	}
+
 	change("gateway-1:8080", hostOf(s.Demo.BaseURL))
 	change("gateway-1:8081", hostOf(s.Demo.OpsURL))
 	change(" port 8081 ", " port "+port(hostOf(s.Demo.OpsURL))+" ")
 	for name, address := range addresses {
 		change(name, address)
 	}
+
 	change("/usr/local/etc/haproxy/errors", moduleFile(t, "configs/haproxy/errors"))
 	for _, port := range []string{"8080", "8443", "8086", "8446", "8081", "8441", "8090", "8490", "8091", "8491"} {
 		e.frontend[port] = stack.FreeAddr()
 		change("bind :"+port, "bind "+e.frontend[port])
 	}
+
 	change("maxconn 16384", "maxconn 4096") // of the files that a test may open
 	health := stack.FreeAddr()
 	change("127.0.0.1:8404", health)
@@ -102,12 +107,14 @@ func startBalancer(t *testing.T, s *stackEnv, addresses map[string]string) *edge
 	if s.Reporting != nil {
 		served = append(served, "8091")
 	}
+
 	for _, port := range served { // its first checks
 		testserver.Await(t, "the balancer serves "+port, func() bool {
 			_, status, err := e.ask(t, "127.0.0.1", http.MethodGet, "http://"+e.frontend[port]+"/", "")
 			return err == nil && status != http.StatusServiceUnavailable
 		})
 	}
+
 	return e
 }
 
@@ -135,12 +142,15 @@ func (e *edge) ask(t *testing.T, address, method, target, body string) (text str
 		return "", 0, err
 	}
 	defer resp.Body.Close()
+
 	all, err := io.ReadAll(resp.Body)
+
 	return string(all), resp.StatusCode, err
 }
 
 func TestEdge(t *testing.T) {
 	t.Parallel()
+
 	e := startEdge(t)
 
 	t.Run("a vendor walks over HTTP/2 and TLS", func(t *testing.T) {
@@ -157,6 +167,7 @@ func TestEdge(t *testing.T) {
 		if len(protocols) != 1 || protocols["HTTP/2.0"] != 3 {
 			t.Errorf("spoken: %v", protocols)
 		}
+
 		// A client without HTTP/2, and one whose TLS is too old.
 		old := e.from("127.0.0.2")
 		old.Transport.(*http.Transport).ForceAttemptHTTP2 = false
@@ -176,6 +187,7 @@ func TestEdge(t *testing.T) {
 				}
 			}
 		}
+
 		if _, status, err := e.ask(t, "127.0.0.3", http.MethodGet, "http://"+e.frontend["8081"]+"/api/admin/v1/accounts", ""); err != nil || status != 401 {
 			t.Errorf("operators: %d %v", status, err)
 		}
@@ -191,6 +203,7 @@ func TestEdge(t *testing.T) {
 			must(t, err)
 			return status
 		}
+
 		testserver.Await(t, "one address is throttled", func() bool { return login("127.0.0.4", int(time.Now().UnixNano()%1e9)) == 429 })
 		if status := login("127.0.0.5", 1); status != 401 {
 			t.Errorf("another address: %d", status)
@@ -217,15 +230,18 @@ func TestEdge(t *testing.T) {
 				c.Close()
 			}
 		}()
+
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.7")}}
 		for range 700 {
 			if c, err := dialer.DialContext(t.Context(), "tcp", e.frontend["8080"]); err == nil { // else it was closed at once
 				flood = append(flood, c)
 			}
 		}
+
 		if len(flood) < 512 {
 			t.Fatalf("only %d connections were opened", len(flood))
 		}
+
 		// The kernel opens a connection before the balancer counts it. A thread of the balancer
 		// accepts it and hands it to some thread, which counts it when it comes to that: the order
 		// holds within a thread only. So a request may be counted, and answered, while another
@@ -237,12 +253,15 @@ func TestEdge(t *testing.T) {
 			if err != nil {
 				break
 			}
+
 			if tries == 100 {
 				t.Errorf("the flood's address is answered %d", status)
 				break
 			}
+
 			time.Sleep(20 * time.Millisecond)
 		}
+
 		if _, status, err := e.ask(t, "127.0.0.8", http.MethodGet, "http://"+e.frontend["8080"]+"/docs", ""); err != nil || status != 200 {
 			t.Errorf("another address: %d %v", status, err)
 		}

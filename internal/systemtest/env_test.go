@@ -40,6 +40,7 @@ func newEnv(t *testing.T, o stack.Options) *env {
 		"name": "Rakip Kurye", "subRegion": "İstanbul", "avgDeliveryMinutes": 20, "coverage": json.RawMessage(istanbulOnly),
 	}, &e.other))
 	e.rival = e.LoginFleet(t, e.other)
+
 	return e
 }
 
@@ -81,6 +82,7 @@ func newVendor(t *testing.T, e *stackEnv) *vendor {
 		}
 		v.received.ServeHTTP(w, r)
 	}))
+
 	return v
 }
 
@@ -142,15 +144,19 @@ func (e *env) try(t *testing.T, method, url, body string, headers ...string) (*r
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
+
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
+
 	resp, err := e.Admin.HTTP.Transport.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
+
 	content, err := io.ReadAll(resp.Body)
+
 	return &reply{resp.StatusCode, resp.Header, content}, err
 }
 
@@ -161,12 +167,14 @@ func alike(t *testing.T, what string, x, y *reply) {
 	if x.status != y.status || !bytes.Equal(x.body, y.body) {
 		t.Errorf("%s: %d %s, the other %d %s", what, x.status, x.body, y.status, y.body)
 	}
+
 	for name := range x.header {
 		moves := name == "Date" || name == "X-Ratelimit-Remaining" || name == "X-Ratelimit-Reset" || name == "Ratelimit"
 		if !moves && !slices.Equal(x.header[name], y.header[name]) {
 			t.Errorf("%s: %s is %q, the other's %q", what, name, x.header[name], y.header[name])
 		}
 	}
+
 	if len(x.header) != len(y.header) {
 		t.Errorf("%s: headers %v, the other's %v", what, x.header, y.header)
 	}
@@ -187,6 +195,7 @@ func succeeds(t *testing.T, c *client.Client, method, path string, body, data an
 	if !a.OK() {
 		t.Fatalf("%s %s: %d %s", method, path, a.Status, a.Raw)
 	}
+
 	if data != nil {
 		must(t, a.Into(data))
 	}

@@ -14,6 +14,7 @@ import (
 // asks for one. alerts_test.yml shows what that does.
 func TestAlerts_KeepEnvironmentsApart(t *testing.T) {
 	t.Parallel()
+
 	var rules struct {
 		Groups []struct {
 			Rules []struct {
@@ -22,6 +23,7 @@ func TestAlerts_KeepEnvironmentsApart(t *testing.T) {
 			} `yaml:"rules"`
 		} `yaml:"groups"`
 	}
+
 	must(t, yaml.Unmarshal([]byte(readFile(t, "configs/prometheus/alerts.yml")), &rules))
 	mixing := regexp.MustCompile(`\b(?:sum|max|min|count|group|avg)(?: by \((?:[^)e]|e[^n])[^)]*\)| by \(\)|\(| without)|\bon \((?:[^e)][^)]*)?\)|\bignoring\b`)
 	const nothingAtAll = `absent(up{job=~"gateway|worker|reporting"})`
@@ -42,12 +44,14 @@ func TestAlerts_KeepEnvironmentsApart(t *testing.T) {
 			GroupBy []string `yaml:"group_by"`
 		} `yaml:"route"`
 	}
+
 	must(t, yaml.Unmarshal([]byte(readFile(t, "configs/prometheus/alertmanager.yml")), &manager))
 	for _, i := range manager.Inhibit {
 		if !slices.Contains(i.Equal, "environment") {
 			t.Errorf("%v silences %v of every environment", i.Source, i.Target)
 		}
 	}
+
 	if !slices.Contains(manager.Route.GroupBy, "environment") {
 		t.Errorf("alerts are grouped by %v", manager.Route.GroupBy)
 	}

@@ -22,6 +22,7 @@ import (
 // restore of the backup, which had them.
 func TestErase_LeavesNothingAndHoldsAfterARestore(t *testing.T) {
 	t.Parallel()
+
 	data, backups := t.TempDir(), filepath.Join(t.TempDir(), "backups")
 	to, list := filepath.Join(backups, "first"), filepath.Join(backups, "erasures")
 	o := stack.Options{DataDir: data, Courier: "manual", Reporting: true}
@@ -34,11 +35,13 @@ func TestErase_LeavesNothingAndHoldsAfterARestore(t *testing.T) {
 		body["dropoff"] = map[string]any{"text": "Bülbülderesi Caddesi No: 77", "latitude": 40.98765, "longitude": 29.03, "note": "zil bozuk, arka kapı"}
 		body["packageNote"] = "Kapıcıya bırakın"
 	}
+
 	done, open := v.Create(t, recipient), v.Create(t, recipient)
 	for _, id := range []string{done, open} {
 		s.Accept(t, id)
 		s.AwaitStatus(t, id, "Assigned")
 	}
+
 	s.Report(t, done, "Delivered", "")
 	backUp(t, s, data, to)
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere", "second")
@@ -51,12 +54,14 @@ func TestErase_LeavesNothingAndHoldsAfterARestore(t *testing.T) {
 		if (err == nil) != (status == "") || err != nil && err.Error() != "exit status "+status {
 			t.Fatalf("%v, want status %q\n%s", err, status, out)
 		}
+
 		for _, text := range words {
 			if !strings.Contains(out, text) {
 				t.Errorf("it does not say %q:\n%s", text, out)
 			}
 		}
 	}
+
 	erase("3", "order "+done+": erased", "order "+open, " is Assigned")
 	s.Report(t, open, "Delivered", "")
 	erase("", "order "+open+": erased")
@@ -68,6 +73,7 @@ func TestErase_LeavesNothingAndHoldsAfterARestore(t *testing.T) {
 			t.Errorf("its fleet sees %v", job)
 		}
 	}
+
 	reconciled(t, s)
 	await(t, "Redis has removed its files from before", func() bool { return personalIn(t, filepath.Join(data, "redis")) == "" })
 	wantNothingExported(t, s)
@@ -81,6 +87,7 @@ func TestErase_LeavesNothingAndHoldsAfterARestore(t *testing.T) {
 			t.Fatal("it is restored without the list of erasures")
 		}
 	}
+
 	must(t, os.Rename(list+".away", list))
 	fresh.Out, fresh.Erasures = echo{t}, list
 	must(t, stack.Restore(t.Context(), fresh, elsewhere, false))
@@ -93,11 +100,13 @@ func TestErase_LeavesNothingAndHoldsAfterARestore(t *testing.T) {
 			return strings.Count(out, "reporting restore") == 1 && !strings.Contains(out, "reporting erase") // the backup is older
 		})
 	}
+
 	wantPersonal(t, fresh.DataDir, false)
 	wantNothingExported(t, s2)
 	if status := s2.StatusOf(t, open); status != "Assigned" { // as it was when the backup was made
 		t.Errorf("the order is %s", status)
 	}
+
 	s2.Report(t, open, "Delivered", "")
 	reconciled(t, s2)
 	wantPersonal(t, fresh.DataDir, false)
@@ -111,18 +120,23 @@ func personalIn(t *testing.T, dir string) (found string) {
 		if err != nil || !e.Type().IsRegular() {
 			return nil // removed meanwhile, or a socket
 		}
+
 		content, err := os.ReadFile(path)
 		if err != nil {
 			return nil
 		}
+
 		for _, text := range []string{"Perihan", "5398765432", "Bülbülderesi", "zil bozuk", "Kapıcıya", "40.98765", string(latitude)} {
 			if bytes.Contains(content, []byte(text)) {
 				found += fmt.Sprintf("%s holds %q\n", path, text)
 			}
 		}
+
 		return nil
 	})
+
 	must(t, err)
+
 	return found
 }
 
@@ -141,9 +155,11 @@ func wantNothingExported(t *testing.T, s *stackEnv) {
 	if len(tables) < 4 {
 		t.Fatalf("ClickHouse has the tables %q", tables)
 	}
+
 	for _, table := range tables {
 		must(t, os.WriteFile(filepath.Join(dir, table), []byte(s.query(t, "SELECT * FROM delivery."+table)), 0o600))
 	}
+
 	wantPersonal(t, dir, false)
 }
 

@@ -35,7 +35,9 @@ func (i *inhibition) silences(t *testing.T, source, target map[string]string) bo
 			return !regexp.MustCompile("^(?:" + m[3] + ")$").MatchString(labels[m[1]])
 		})
 	}
+
 	differs := slices.ContainsFunc(i.Equal, func(label string) bool { return source[label] != target[label] })
+
 	return matches(i.Source, source) && matches(i.Target, target) && !differs
 }
 
@@ -43,6 +45,7 @@ func (i *inhibition) silences(t *testing.T, source, target map[string]string) bo
 // server it is about.
 func TestInhibitions_OfOneServerSilenceNothingOfOthers(t *testing.T) {
 	t.Parallel()
+
 	var manager struct {
 		Inhibit []inhibition `yaml:"inhibit_rules"`
 	}
@@ -56,6 +59,7 @@ func TestInhibitions_OfOneServerSilenceNothingOfOthers(t *testing.T) {
 			} `yaml:"rules"`
 		} `yaml:"groups"`
 	}
+
 	must(t, yaml.Unmarshal([]byte(readFile(t, "configs/prometheus/alerts.yml")), &rules))
 
 	ofOneServer := regexp.MustCompile(`by \([^)]*\b(server|instance)\b[^)]*\)`)
@@ -71,6 +75,7 @@ func TestInhibitions_OfOneServerSilenceNothingOfOthers(t *testing.T) {
 			}
 		}
 	}
+
 	if len(manager.Inhibit) == 0 || len(aboutOne) < 5 {
 		t.Fatalf("%d inhibitions, %d alerts about one server", len(manager.Inhibit), len(aboutOne))
 	}
@@ -80,6 +85,7 @@ func TestInhibitions_OfOneServerSilenceNothingOfOthers(t *testing.T) {
 		alert["server"], alert["instance"] = place, place
 		return alert
 	}
+
 	silenced := func(source, target map[string]string) bool {
 		return slices.ContainsFunc(manager.Inhibit, func(i inhibition) bool { return i.silences(t, source, target) })
 	}

@@ -81,6 +81,7 @@ scrape_configs:
 	await(t, "Prometheus is ready", answers(p.url+"/-/ready"))
 	began := time.Now()
 	await(t, "Prometheus has scraped the gateway", func() bool { return len(p.shown(t, "up == 1", began)) > 0 })
+
 	return p
 }
 
@@ -94,6 +95,7 @@ func (p prometheusServer) get(t *testing.T, path string, query url.Values, data 
 		Error string
 		Data  any
 	}{Data: data}
+
 	must(t, json.NewDecoder(resp.Body).Decode(&answer))
 
 	if answer.Error != "" {
@@ -109,6 +111,7 @@ func (p prometheusServer) shown(t *testing.T, expr string, since time.Time) []ma
 			Metric map[string]string
 		}
 	}
+
 	p.get(t, "/api/v1/query_range", url.Values{
 		"query": {expr},
 		"start": {strconv.FormatInt(since.Unix(), 10)},
@@ -120,6 +123,7 @@ func (p prometheusServer) shown(t *testing.T, expr string, since time.Time) []ma
 	for _, r := range data.Result {
 		series = append(series, r.Metric)
 	}
+
 	return series
 }
 
@@ -137,6 +141,7 @@ func (p prometheusServer) runK6(t *testing.T, script string, settings ...string)
 		"K6_PROMETHEUS_RW_SERVER_URL=" + p.url + "/api/v1/write", "K6_PROMETHEUS_RW_PUSH_INTERVAL=1s",
 		"K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM=true", "K6_PROMETHEUS_RW_STALE_MARKERS=true",
 	})
+
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.Contains(string(out), "level=error") {
 		t.Fatalf("k6: %v\n%s", err, out)
@@ -147,6 +152,7 @@ func (p prometheusServer) runK6(t *testing.T, script string, settings ...string)
 // and no series has a secret or grows with the number of orders.
 func TestLoadTest_ResultsReachTheDashboard(t *testing.T) {
 	t.Parallel()
+
 	s := startStack(t, stack.Options{Courier: "auto", CourierStep: 100 * time.Millisecond})
 	v := s.Account(t, map[string]any{"orders": stack.Limit(20, 2)})
 	p := startPrometheus(t, s.Gateway)
@@ -184,6 +190,7 @@ func panelsOfLoadTests(t *testing.T) []dashboardPanel {
 	if next < 0 {
 		return panels
 	}
+
 	return panels[:next]
 }
 
@@ -227,9 +234,11 @@ func checkK6Labels(t *testing.T, series []map[string]string, secrets ...string) 
 			if slices.ContainsFunc(secrets, func(secret string) bool { return strings.Contains(value, secret) }) {
 				t.Errorf("the label %s has a secret", name)
 			}
+
 			if values[name] == nil {
 				values[name] = map[string]bool{}
 			}
+
 			values[name][value] = true
 		}
 	}

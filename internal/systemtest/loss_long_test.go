@@ -16,6 +16,7 @@ import (
 // event id may name both of them: neither at the receiver nor in ClickHouse.
 func TestLoss_NoEventIDNamesTwoContents(t *testing.T) {
 	t.Parallel()
+
 	const failovers = 20
 	c, err := stack.StartCluster(t.Context(), t.TempDir(), 3, 1)
 	must(t, err)
@@ -44,6 +45,7 @@ func TestLoss_NoEventIDNamesTwoContents(t *testing.T) {
 	if counts.Changed > 0 {
 		t.Errorf("%d events came a second time with another content", counts.Changed)
 	}
+
 	written := system.query(t, `SELECT countIf(n > 1) FROM (SELECT uniqExact(event_id) AS n FROM delivery.order_events GROUP BY order_id, sequence)`)
 	t.Logf("%d failovers: %d events received, %d again; of changes that were written twice ClickHouse still has both of %s",
 		failovers, counts.Received, counts.Duplicates, strings.TrimSpace(written))

@@ -52,6 +52,7 @@ func startDriver(t *testing.T, dir string, env ...string) *runningDriver {
 	d := &runningDriver{cmd, bufio.NewScanner(out), dir}
 	d.until(t, "Ready after")
 	d.until(t, "curl -s ")
+
 	return d
 }
 
@@ -62,6 +63,7 @@ func (d *runningDriver) until(t *testing.T, prefix string) string {
 			return line
 		}
 	}
+
 	t.Fatalf("make run never said %q: %v", prefix, d.said.Err())
 	return ""
 }
@@ -94,12 +96,14 @@ func (d *runningDriver) paste(t *testing.T, document, dir string, env []string, 
 	for _, block := range shellBlock.FindAllStringSubmatch(readFile(t, document), -1) {
 		text += block[1]
 	}
+
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", text)
 	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "DATA_DIR="+filepath.Join(d.dir, ".data")), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", document, err, out)
 	}
+
 	for _, shown := range want {
 		if !strings.Contains(string(out), shown) {
 			t.Errorf("%s does not show %s:\n%s", document, shown, out)
@@ -133,6 +137,7 @@ func (d *runningDriver) login(t *testing.T) *client.Client {
 //rule:make-run/DATA_DIR make-run/COURIER make-run/COURIER_STEP make-run/when-all-is-ready-it make-run/ctrl-c-stops-everything-cleanly-started
 func TestMakeRun_DocumentsWorkAsPasted(t *testing.T) {
 	t.Parallel()
+
 	dir := t.TempDir()
 	env := append(ownAddrs(t), "COURIER_STEP=1s")
 	addr := stack.FreeAddr()
@@ -147,6 +152,7 @@ func TestMakeRun_DocumentsWorkAsPasted(t *testing.T) {
 		"ven_", `"secret":"whsec_`, `204 {"eventId":"evt_`, `"availableFleets":[{"fleetId":"`, `"status":"AwaitingFleetApproval"`,
 		`"event":"store.activated"`, `"externalOrderId":"T-1","status":"Searching"`, "Idempotent-Replayed: true",
 		`"externalOrderId":"T-1","status":"Delivered"`, `"events":[{"status":"Searching"`, `"externalOrderId":"T-2","status":"Cancelled"`)
+
 	before := d.demo(t)
 	d.interrupt(t)
 	checkGone(t, before)
@@ -155,6 +161,7 @@ func TestMakeRun_DocumentsWorkAsPasted(t *testing.T) {
 	if demo := d.demo(t); demo.Account != before.Account || demo.Fleet != before.Fleet || demo.Webhook.Secret != before.Webhook.Secret {
 		t.Errorf("demo.json changed over a restart:\n%+v\n%+v", before, demo)
 	}
+
 	d.paste(t, "README.md", dir, nil)
 	must(t, d.login(t).Call(t.Context(), http.MethodDelete, "/webhook", nil, nil))
 	d.interrupt(t)
@@ -163,6 +170,7 @@ func TestMakeRun_DocumentsWorkAsPasted(t *testing.T) {
 	if after := d.demo(t); after.Webhook.Secret == before.Webhook.Secret || after.Account != before.Account {
 		t.Errorf("%+v, before %+v", after, before)
 	}
+
 	must(t, d.login(t).Call(t.Context(), http.MethodPost, "/webhook/test", nil, nil))
 	d.awaitLog(t, "webhook.test")
 	d.interrupt(t)

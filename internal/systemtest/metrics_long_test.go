@@ -92,6 +92,7 @@ var sample = regexp.MustCompile(`(?m)^([a-zA-Z_:][a-zA-Z0-9_:]*)[ {]`)
 
 func TestMetrics_ThatRulesAndPanelsNameAreExposed(t *testing.T) {
 	t.Parallel()
+
 	texts := running(t)
 
 	exposed := map[string]bool{}
@@ -104,6 +105,7 @@ func TestMetrics_ThatRulesAndPanelsNameAreExposed(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+
 		for _, p := range problems {
 			if !strings.HasPrefix(p.Metric, "go_") && !strings.HasPrefix(p.Metric, "process_") {
 				t.Errorf("%s: %s: %s", program, p.Metric, p.Text)
@@ -130,7 +132,9 @@ func TestMetrics_ThatRulesAndPanelsNameAreExposed(t *testing.T) {
 			if v.Name == "" || !exposed[v.Name] && !ofPrometheus[v.Name] {
 				t.Errorf("%s: no program exposes %q", where, v.Name)
 			}
+
 			checkLabels(t, where, v, texts)
+
 			return nil
 		})
 	}
@@ -160,6 +164,7 @@ func checkLabels(t *testing.T, where string, v *parser.VectorSelector, texts map
 		for _, text := range texts {
 			found = found || regexp.MustCompile(pattern).MatchString(text)
 		}
+
 		if !found {
 			t.Errorf("%s: nothing exposes %s with %s", where, v.Name, m)
 		}

@@ -54,6 +54,7 @@ func installed(t *testing.T, module, pkg, version string, missing ...string) (pa
 		}
 		return out
 	}
+
 	var downloaded struct{ Dir string }
 	must(t, json.Unmarshal(run(t.TempDir(), "mod", "download", "-json", module+"@"+version), &downloaded))
 	source := t.TempDir()
@@ -63,7 +64,9 @@ func installed(t *testing.T, module, pkg, version string, missing ...string) (pa
 		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		must(t, os.WriteFile(file, nil, 0o644))
 	}
+
 	run(source, "build", "-o", path, "./"+pkg)
+
 	return path
 }
 
@@ -80,6 +83,7 @@ func start(t *testing.T, cmd *exec.Cmd) (said func() string) {
 		must(t, err)
 		return string(text)
 	}
+
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it may have ended
 		_ = cmd.Wait()
@@ -88,6 +92,7 @@ func start(t *testing.T, cmd *exec.Cmd) (said func() string) {
 			t.Logf("%s said:\n%s", cmd.Args, said())
 		}
 	})
+
 	return said
 }
 
@@ -112,8 +117,10 @@ func changed(t *testing.T, file string, replace ...string) string {
 		}
 		text = strings.ReplaceAll(text, replace[i], replace[i+1])
 	}
+
 	path := filepath.Join(t.TempDir(), filepath.Base(file))
 	must(t, os.WriteFile(path, []byte(text), 0o600))
+
 	return path
 }
 
@@ -130,12 +137,14 @@ func (b *inbox) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 			Labels map[string]string
 		}
 	}
+
 	err := json.NewDecoder(r.Body).Decode(&sent)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
 		b.seen = append(b.seen, err.Error())
 	}
+
 	for _, a := range sent.Alerts {
 		b.seen = append(b.seen, strings.TrimSpace(fmt.Sprint(r.URL.Path, " ", a.Status, " ", a.Labels["alertname"], " ", a.Labels["job"])))
 	}
@@ -152,6 +161,7 @@ func (b *inbox) has(line string) bool {
 // until it is repaired, and the dead man's switch is pressed.
 func TestOnCall_AlertsReachWhoIsToHearThem(t *testing.T) {
 	t.Parallel()
+
 	inbox := &inbox{}
 	receiver := httptest.NewServer(inbox)
 	t.Cleanup(receiver.Close)
@@ -159,6 +169,7 @@ func TestOnCall_AlertsReachWhoIsToHearThem(t *testing.T) {
 	for _, name := range []string{"page", "watchdog"} { // a secret may have what sed takes for its own
 		must(t, os.WriteFile(filepath.Join(oncall, name+"-url"), []byte(receiver.URL+"/"+name+"?token=a|b&c\n"), 0o600))
 	}
+
 	tickets, manager, prometheus, gateway := stack.FreeAddr(), stack.FreeAddr(), stack.FreeAddr(), stack.FreeAddr()
 	shown := start(t, exec.CommandContext(t.Context(), "haproxy", "-f", changed(t, "haproxy/alerts.cfg", "bind :9094", "bind "+tickets)))
 
@@ -184,6 +195,7 @@ func TestOnCall_AlertsReachWhoIsToHearThem(t *testing.T) {
 	for _, want := range []string{"/watchdog firing Watchdog", "/page firing NoGateway", "/page firing NoWorker", "/page firing NoBalancer"} {
 		await(t, want, func() bool { return inbox.has(want) })
 	}
+
 	want := "ticket firing warning TargetDown: disks at 127.0.0.1:1 does not answer Prometheus: alerts that hang on its figures cannot fire\n"
 	await(t, "the receiver of compose shows a warning", func() bool { return strings.Contains(shown(), want) })
 	for _, silenced := range []string{"/page firing RedisUnavailable", "/page firing BalancerHasNoServer"} {
@@ -191,6 +203,7 @@ func TestOnCall_AlertsReachWhoIsToHearThem(t *testing.T) {
 			t.Errorf("%s: it has a cause that was told", silenced)
 		}
 	}
+
 	if strings.Contains(shown(), "ProgramDown") {
 		t.Errorf("every program was told of, besides that none answers:\n%s", shown())
 	}
@@ -216,6 +229,7 @@ type alerting struct {
 
 func TestOnCall_EveryAlertHasAReceiverAndInhibitionsNameAlerts(t *testing.T) {
 	t.Parallel()
+
 	receivers := map[string]string{"critical": "page", "warning": "ticket", "none": "watchdog"}
 	known := map[string]bool{}
 	for _, r := range readRules(t) {
@@ -227,6 +241,7 @@ func TestOnCall_EveryAlertHasAReceiverAndInhibitionsNameAlerts(t *testing.T) {
 			t.Errorf("%s, %s: %v\n%s", r.Alert, severity, err, out)
 		}
 	}
+
 	var c alerting
 	must(t, yaml.Unmarshal([]byte(readFile(t, "configs/prometheus/alertmanager.yml")), &c))
 	names := regexp.MustCompile(`alertname=~?"([^"]+)"`)
@@ -239,6 +254,7 @@ func TestOnCall_EveryAlertHasAReceiverAndInhibitionsNameAlerts(t *testing.T) {
 			}
 		}
 	}
+
 	if len(c.Inhibit) == 0 {
 		t.Error("nothing is inhibited")
 	}
@@ -247,6 +263,7 @@ func TestOnCall_EveryAlertHasAReceiverAndInhibitionsNameAlerts(t *testing.T) {
 // What the rules ask of others than our programs is exposed by them.
 func TestOnCall_OthersExposeWhatRulesName(t *testing.T) {
 	t.Parallel()
+
 	balancer, disks := stack.FreeAddr(), stack.FreeAddr()
 	start(t, exec.CommandContext(t.Context(), "haproxy", "-f", changed(t, "haproxy/haproxy.cfg", "bind :8080", "bind "+stack.FreeAddr(), "bind :8081", "bind "+stack.FreeAddr(),
 		"bind :8090", "bind "+stack.FreeAddr(), "bind 127.0.0.1:8404", "bind "+stack.FreeAddr(), "bind :8405", "bind "+balancer,
@@ -257,6 +274,7 @@ func TestOnCall_OthersExposeWhatRulesName(t *testing.T) {
 		await(t, url, answers(url))
 		exposed += scrape(t, url)
 	}
+
 	for where, text := range expressions(t) {
 		expr, err := parser.ParseExpr(text)
 		must(t, err)
@@ -265,11 +283,13 @@ func TestOnCall_OthersExposeWhatRulesName(t *testing.T) {
 			if !ok || !ofOthers.MatchString(v.Name) {
 				return nil
 			}
+
 			for _, m := range append([]*labels.Matcher{{Name: "", Value: ""}}, v.LabelMatchers...) {
 				if pattern := `(?m)^` + v.Name + `\{[^}]*\b` + m.Name; m.Name != labels.MetricName && m.Name != "environment" && !regexp.MustCompile(pattern).MatchString(exposed) {
 					t.Errorf("%s: nobody exposes %s with the label %q", where, v.Name, m.Name)
 				}
 			}
+
 			return nil
 		})
 	}

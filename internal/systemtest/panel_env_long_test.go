@@ -43,8 +43,10 @@ func peopleDir(t *testing.T) string {
 		must(t, err)
 		lines.Write(line)
 	}
+
 	must(t, os.WriteFile(filepath.Join(keys, "panel-users"), []byte(lines.String()), 0o600))
 	must(t, os.WriteFile(filepath.Join(keys, "panel-password"), []byte(everybody.password+"\n"), 0o600))
+
 	return dir
 }
 
@@ -63,6 +65,7 @@ func newPanelEnv(t *testing.T) *panelEnv {
 	e.ledger, err = ledger.Open(t.Context(), ledger.Config{URL: e.Redis.URL, Environment: "sandbox"})
 	must(t, err)
 	t.Cleanup(func() { e.ledger.Close() })
+
 	return e
 }
 
@@ -149,12 +152,14 @@ func newSession(t *testing.T, origin string, who person, page string) *session {
 	if status != http.StatusSeeOther {
 		t.Fatalf("%s: signing in answers %d", who.name, status)
 	}
+
 	_, body := c.send(t, http.MethodGet, page, nil)
 	_, rest, found := strings.Cut(body, `<meta name="csrf" content="`)
 	c.csrf, _, _ = strings.Cut(rest, `"`)
 	if !found || c.csrf == "" {
 		t.Fatalf("%s shows no proof to %s: %.300s", page, who.name, body)
 	}
+
 	return c
 }
 
@@ -170,14 +175,17 @@ func (c *session) send(t *testing.T, method, path string, form url.Values, heade
 	if form != nil {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
+
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
+
 	resp, err := c.http.Do(req)
 	must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	must(t, err)
+
 	return resp.StatusCode, string(body)
 }
 

@@ -37,9 +37,11 @@ func wideOrders(account delivery.AccountID, fleet delivery.FleetID, created time
 			OrderAmount: delivery.Money{Minor: delivery.MaxMoneyMinor - int64(i), Set: true},
 			ID:          delivery.MakeOrderID(i%16, delivery.DayOf(created), delivery.OrderDigest(account, fmt.Sprint(i))),
 		}
+
 		if o.PaymentType == delivery.Cash || o.PaymentType == delivery.Card || i%11 == 0 {
 			o.Collection = delivery.Money{Minor: delivery.MaxMoneyMinor - int64(2*i), Set: true}
 		}
+
 		switch {
 		case i%13 == 5:
 			o.Status, o.Failure, o.DeliveredAt = delivery.Failed, delivery.TimedOut, time.Time{}
@@ -48,14 +50,17 @@ func wideOrders(account delivery.AccountID, fleet delivery.FleetID, created time
 		case i%19 == 4:
 			o.Status, o.EndedAt, o.DeliveredAt = delivery.Searching, time.Time{}, time.Time{}
 		}
+
 		orders = append(orders, o)
 	}
+
 	return orders
 }
 
 // Nothing that finance looks for lies beyond the edge of a screen.
 func TestFinance_ShowsEveryAmount(t *testing.T) {
 	t.Parallel()
+
 	e := archiveenv.New(t)
 	must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Orders: wideOrders(e.Vendor.Account, e.Fleet.ID,
 		time.Date(2026, 11, 15, 12, 0, 0, 0, delivery.Istanbul))}))
@@ -85,12 +90,14 @@ func serveFinance(e *archiveenv.System) string {
 	for _, path := range []string{"/login", "/login.css"} {
 		mux.Handle(path, gate.Handler())
 	}
+
 	return testenv.Serve(e.T, mux).URL
 }
 
 // A month is closed by two people in their browsers, on pages that fit a phone.
 func TestMonths_AreClosedInTheBrowser(t *testing.T) {
 	t.Parallel()
+
 	e := archiveenv.New(t)
 	orders := slices.DeleteFunc(wideOrders(e.Vendor.Account, e.Fleet.ID, time.Date(2026, 10, 15, 12, 0, 0, 0, delivery.Istanbul)),
 		func(o archive.Order) bool { return !o.Status.Terminal() })
@@ -103,10 +110,12 @@ func TestMonths_AreClosedInTheBrowser(t *testing.T) {
 		submitSignIn(p, user, panelenv.Password)
 		p.WaitText("October 2026 can be the first to close")
 	}
+
 	usable := func(p *Page, path string) {
 		p.Visit(path, http.StatusOK)
 		p.Usable()
 	}
+
 	usable(cem, "/payments/months")
 	usable(cem, "/payments/months/2026-12")
 	usable(cem, october)

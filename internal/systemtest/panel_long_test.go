@@ -12,6 +12,7 @@ import (
 // all programs behind it.
 func TestPanel(t *testing.T) {
 	t.Parallel()
+
 	e := newPanelEnv(t)
 	for _, part := range []struct {
 		name string
@@ -38,6 +39,7 @@ func testSignIn(t *testing.T, e *panelEnv) {
 	if !strings.HasPrefix(p.Location(), "/login") {
 		t.Errorf("without a session the overview is at %s", p.Location())
 	}
+
 	p.Usable()
 	p.Expect(http.StatusUnauthorized)
 	submitSignIn(p, operator.name, "wrong")
@@ -51,6 +53,7 @@ func testSignIn(t *testing.T, e *panelEnv) {
 	if p.Location() != "/overview" {
 		t.Errorf("after signing in the page is %s", p.Location())
 	}
+
 	p.Press("Sign out")
 	p.Visit("/accounts", http.StatusOK)
 	if !strings.HasPrefix(p.Location(), "/login") {
@@ -70,6 +73,7 @@ func testFindsAnOrder(t *testing.T, e *panelEnv) {
 		p.Press("Search")
 		p.Until("the order is found", func() bool { return strings.Contains(p.Text("main"), "BUL-2026") })
 	}
+
 	p.Visit("/orders", http.StatusOK)
 	p.Fill(search, "BUL-9999")
 	p.Press("Search")
@@ -99,6 +103,7 @@ func testEndpointComesBack(t *testing.T, e *panelEnv) {
 		first := p.Text("tbody tr")
 		return strings.Contains(first, "Defne Kasa") && strings.Contains(first, "unreachable")
 	})
+
 	p.Visit("/overview", http.StatusOK)
 	p.Until("the overview names it", func() bool { return strings.Contains(p.Text("main"), "Defne Kasa") })
 
@@ -134,17 +139,20 @@ func testLimitHolds(t *testing.T, e *panelEnv) {
 		must(t, err)
 		return a.Status
 	}
+
 	for range 3 {
 		if status := send(); status != http.StatusCreated {
 			t.Fatalf("within the default limit an order is answered %d", status)
 		}
 	}
+
 	p.Fill("orders, sustained, requests", "4")
 	p.Press("Save the limits")
 	p.Shows("The limits are changed")
 	if first, second := send(), send(); first != http.StatusCreated || second != http.StatusTooManyRequests {
 		t.Errorf("with a limit of 4 the 4th order is answered %d and the 5th %d", first, second)
 	}
+
 	p.Visit("/accounts/"+v.AccountID, http.StatusOK)
 	p.WaitText("4 of 4")
 	p.Fill("orders, sustained, requests", "0")

@@ -31,11 +31,13 @@ func (e *panelEnv) state(t *testing.T, b *vendor) string {
 		must(t, a.Err())
 		all.Write(a.Data)
 	}
+
 	var endpoint struct{ URL, SecretPreviousUntil string }
 	must(t, e.Admin.Call(t.Context(), http.MethodGet, "/accounts/"+b.AccountID+"/webhook", nil, &endpoint))
 	all.WriteString(endpoint.URL + endpoint.SecretPreviousUntil)
 	var store struct{ Status string }
 	must(t, b.Call(t.Context(), http.MethodPut, "/stores/"+url.PathEscape(b.Store), map[string]any{}, &store))
+
 	return all.String() + store.Status
 }
 
@@ -77,6 +79,7 @@ func testMarkup(t *testing.T, e *panelEnv) {
 			inert(t, p, page.shows)
 		})
 	}
+
 	t.Run("tracking", func(t *testing.T) {
 		p := e.visitor(t)
 		p.Visit(b.tracking, http.StatusOK)
@@ -102,9 +105,11 @@ func inert(t *testing.T, p *Page, shown bool) {
 		const values = [...document.querySelectorAll('input, option')].map(e => e.value + e.text).join();
 		return (document.body.textContent + values).includes('<b data-marker');
 	})()`
+
 	if shown {
 		p.Until("what was written is shown", func() bool { return eval[bool](p, look) })
 	}
+
 	if injected := eval[int](p, `document.querySelectorAll('[data-marker], [onclick]').length`); injected > 0 {
 		t.Errorf("%s: %d elements were injected", p.Location(), injected)
 	}
@@ -131,8 +136,10 @@ func (e *panelEnv) hostileShop(t *testing.T, fleet stack.DemoFleet) *vendor {
 		body["address"] = map[string]any{"text": "Moda Caddesi " + markup, "latitude": 40.9816, "longitude": 29.0258}
 		must(t, b.Call(t.Context(), http.MethodPut, "/stores/"+url.PathEscape(id), body, nil))
 	}
+
 	b.Store = "s-" + markup
 	must(t, e.Admin.Call(t.Context(), http.MethodPost, "/accounts/"+b.AccountID+"/stores/"+url.PathEscape(b.Store)+"/confirm", nil, nil))
+
 	return b
 }
 
@@ -146,6 +153,7 @@ func (e *panelEnv) hostileOrder(t *testing.T, b *vendor, fleet stack.DemoFleet) 
 			"buildingNo": "<b>1", "doorNo": "<b>2", "floor": "<b>3", "note": markup}
 		o["packageNote"] = "Not " + markup
 	}), &made))
+
 	link, err := url.Parse(made.TrackingURL)
 	must(t, err)
 	b.tracking = link.Path
@@ -153,6 +161,7 @@ func (e *panelEnv) hostileOrder(t *testing.T, b *vendor, fleet stack.DemoFleet) 
 	must(t, couriers.Call(t.Context(), http.MethodPost, "/jobs/"+made.OrderID+"/accept", map[string]any{
 		"courier": map[string]any{"name": "Kurye " + markup, "phone": "05551112233", "vehicleType": `"><b data-marker>`},
 	}, nil))
+
 	return made.OrderID
 }
 

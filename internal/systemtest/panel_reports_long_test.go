@@ -58,6 +58,7 @@ func testReports(t *testing.T, e *panelEnv) {
 			}
 		}
 	}
+
 	p.Visit("/payments/exceptions?"+period, http.StatusOK)
 	p.Shows("KEKIK-4", "CustomerRefused")
 	p.Visit("/payments/control-totals?"+period, http.StatusOK)
@@ -81,6 +82,7 @@ func (b *vendor) sellEveryKind(t *testing.T, e *panelEnv) {
 			}
 			body["payment"] = payment
 		})
+
 		switch o.ends {
 		case "Delivered":
 			e.carry(t, id, "Delivered")
@@ -103,6 +105,7 @@ func grouped(number string) string {
 	for i := len(whole) - 3; i > 0; i -= 3 {
 		whole = whole[:i] + "," + whole[i:]
 	}
+
 	if decimal {
 		return whole + "." + (fraction + "00")[:2]
 	}
@@ -136,6 +139,7 @@ func (e *panelEnv) ask(t *testing.T, query string) string {
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("ClickHouse answers %d: %.300s", resp.StatusCode, body)
 	}
+
 	return strings.TrimSpace(string(body))
 }
 
@@ -149,10 +153,12 @@ func testDownloads(t *testing.T, p *Page, page string) {
 			t.Errorf("the CSV lacks %q", want)
 		}
 	}
+
 	file := p.Download("Download Order ledger as XLSX")
 	if filepath.Ext(file) != ".xlsx" {
 		t.Errorf("the spreadsheet is called %s", filepath.Base(file))
 	}
+
 	book, err := zip.OpenReader(file)
 	must(t, err)
 	defer book.Close()
@@ -167,6 +173,7 @@ func testDownloads(t *testing.T, p *Page, page string) {
 		must(t, err)
 		r.Close()
 	}
+
 	for _, want := range []string{"KEKIK-0", "1249.9", "12500", "Moda Şubesi"} {
 		if !strings.Contains(content.String(), want) {
 			t.Errorf("the spreadsheet lacks %q", want)

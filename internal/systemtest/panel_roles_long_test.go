@@ -42,9 +42,11 @@ func everyField(csrf string) url.Values {
 		"limits.orders.sustained.shown": {"600 in 60 s"}, "subRegion": {"X"}, "avgDeliveryMinutes": {"5"}, "coverage": {`{"type":"Polygon","coordinates":[]}`},
 		"closingDate": {"2027-01-01"}, "reason": {"VendorRequest"}, "once": {rand.Text()},
 	}
+
 	if csrf != "" {
 		form.Set("csrf", csrf)
 	}
+
 	return form
 }
 
@@ -61,12 +63,14 @@ func testRoles(t *testing.T, e *panelEnv) {
 			t.Errorf("finance: GET %s answers %d", path, status)
 		}
 	}
+
 	for _, action := range operatorActions {
 		path := e.filled(action, b, order)
 		if status, _ := f.send(t, http.MethodPost, path, everyField(f.csrf)); status != http.StatusForbidden {
 			t.Errorf("finance: POST %s answers %d", path, status)
 		}
 	}
+
 	if after := e.state(t, b); after != before {
 		t.Errorf("finance changed something: %s became %s", before, after)
 	}
@@ -80,6 +84,7 @@ func testRoles(t *testing.T, e *panelEnv) {
 			t.Errorf("operator: GET %s answers %d", path, status)
 		}
 	}
+
 	for _, page := range operatorPages {
 		path := e.filled(page, b, order)
 		if status, _ := o.send(t, http.MethodGet, path, nil); status != http.StatusOK {
@@ -91,6 +96,7 @@ func testRoles(t *testing.T, e *panelEnv) {
 	if p.Has("link", "Accounts") || !p.Has("link", "Payments") {
 		t.Error("finance is shown other links than its own")
 	}
+
 	p.Visit("/accounts/"+b.AccountID, http.StatusForbidden)
 	p.Usable()
 }
@@ -118,13 +124,16 @@ func testForged(t *testing.T, e *panelEnv) {
 				t.Errorf("POST %s %s answers %d", path, name, status)
 			}
 		}
+
 		if status, _ := anonymous(e.Demo.PanelURL).send(t, http.MethodPost, path, everyField(own.csrf)); status != http.StatusSeeOther {
 			t.Errorf("POST %s without a session answers %d", path, status)
 		}
 	}
+
 	if after := e.state(t, b); after != before {
 		t.Errorf("a forged request changed something: %s became %s", before, after)
 	}
+
 	rename := url.Values{"name": {"Gerçek"}, "csrf": {own.csrf}, "once": {rand.Text()}}
 	if status, body := own.send(t, http.MethodPost, "/accounts/"+b.AccountID+"/name", rename); status != http.StatusSeeOther {
 		t.Errorf("the same with the session's proof answers %d: %.300s", status, body)

@@ -20,11 +20,13 @@ func testTracking(t *testing.T, e *panelEnv) {
 		o["dropoff"] = map[string]any{"text": "Bahariye Caddesi No: 77, Kadıköy", "latitude": 40.9880, "longitude": 29.0300,
 			"doorNo": "19", "note": "Kapıcıya bırakın"}
 	}), &made))
+
 	link, err := url.Parse(made.TrackingURL)
 	must(t, err)
 	if link.Scheme+"://"+link.Host != e.Demo.PanelURL {
 		t.Errorf("the link %s is not the panel's, %s", made.TrackingURL, e.Demo.PanelURL)
 	}
+
 	phone, computer := e.visitor(t), e.visitor(t)
 	phone.Language("tr-TR,tr;q=0.9")
 	phone.Width(390)
@@ -32,6 +34,7 @@ func testTracking(t *testing.T, e *panelEnv) {
 	for _, p := range []*Page{phone, computer} {
 		p.Visit(link.Path, http.StatusOK)
 	}
+
 	phone.Shows("Kurye aranıyor", "Demo Kurye")
 	computer.Shows("Looking for a courier", "Demo Kurye")
 
@@ -52,6 +55,7 @@ func testTracking(t *testing.T, e *panelEnv) {
 		}
 		p.Usable()
 	}
+
 	phone.Width(390)
 	e.Report(t, made.OrderID, "Delivered", "")
 	phone.WaitText("Teslim edildi")

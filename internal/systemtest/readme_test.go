@@ -14,12 +14,15 @@ func tableRows(text string) (rows [][]string) {
 		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") {
 			continue
 		}
+
 		cells := strings.Split(strings.Trim(line, "|"), "|")
 		for i := range cells {
 			cells[i] = strings.TrimSpace(cells[i])
 		}
+
 		rows = append(rows, cells)
 	}
+
 	return rows
 }
 
@@ -30,10 +33,12 @@ var inOneProcess = []string{"accepted orders", "allocations per order", "reading
 // What README.md promises about speed was measured, with a unit, on the programs.
 func TestReadme_FiguresAreThoseThatWereMeasured(t *testing.T) {
 	t.Parallel()
+
 	_, section, found := strings.Cut(readFile(t, "README.md"), "Figures of the programs as they run")
 	if !found {
 		t.Fatal("README.md has no figures")
 	}
+
 	section, _, _ = strings.Cut(section, "\n#")
 	measured := tableRows(readFile(t, "loadtest/README.md"))
 
@@ -41,6 +46,7 @@ func TestReadme_FiguresAreThoseThatWereMeasured(t *testing.T) {
 	if len(promised) < 2 {
 		t.Fatalf("README.md promises %v", promised)
 	}
+
 	hasUnit := regexp.MustCompile(`/s\b|\bms\b|\blost\b`)
 	for _, row := range promised[1:] {
 		what, figure := row[0], row[1]

@@ -21,6 +21,7 @@ func certificates(t *testing.T, until time.Time, names ...string) *stack.RedisTL
 	must(t, err)
 	files, err := authority.Issue(t.TempDir(), until, names...)
 	must(t, err)
+
 	return files
 }
 
@@ -40,11 +41,13 @@ func open(t *testing.T, url string, files ledger.TLSFiles) (err error) {
 		}
 		return !errors.Is(err, delivery.ErrUnavailable)
 	})
+
 	return err
 }
 
 func TestTLS_SaysWhatIsWrongAtTheStart(t *testing.T) {
 	t.Parallel()
+
 	good := certificates(t, time.Time{}, "127.0.0.1", "localhost")
 	other := certificates(t, time.Time{}, "127.0.0.1")
 	strict := certificates(t, time.Time{}, "127.0.0.1")
@@ -88,6 +91,7 @@ func TestTLS_SaysWhatIsWrongAtTheStart(t *testing.T) {
 // refused; the next one is taken over while the server runs.
 func TestTLS_ExpiredCertificateIsRefusedAndReplaced(t *testing.T) {
 	t.Parallel()
+
 	authority, err := stack.NewAuthority("test")
 	must(t, err)
 	dir := t.TempDir()
@@ -104,11 +108,13 @@ func TestTLS_ExpiredCertificateIsRefusedAndReplaced(t *testing.T) {
 		must(t, err)
 		must(t, operator.Do(t.Context(), "CONFIG", "SET", "tls-cert-file", files.CertFile, "tls-key-file", files.KeyFile).Err())
 	}
+
 	trust := ledger.TLSFiles{CA: files.CAFile}
 	replace(time.Now().Add(-time.Second))
 	if err := open(t, r.URLFor("worker"), trust); !errors.Is(err, ledger.ErrTLS) || !strings.Contains(err.Error(), "expired") {
 		t.Errorf("an expired certificate: %v", err)
 	}
+
 	replace(time.Time{})
 	must(t, open(t, r.URLFor("worker"), trust))
 }
@@ -116,6 +122,7 @@ func TestTLS_ExpiredCertificateIsRefusedAndReplaced(t *testing.T) {
 // Neither side talks to the other in plain text.
 func TestTLS_PlainTextIsRefused(t *testing.T) {
 	t.Parallel()
+
 	files := certificates(t, time.Time{}, "127.0.0.1")
 	r, plain := encrypted(t, files), guarded(t)
 	for name, c := range map[string]struct {
@@ -136,6 +143,7 @@ func TestTLS_PlainTextIsRefused(t *testing.T) {
 // The certificate that Redis shows is seen at each connection, so that its end is known in time.
 func TestTLS_TellsWhenTheCertificateEnds(t *testing.T) {
 	t.Parallel()
+
 	ends := time.Now().Add(48 * time.Hour).Truncate(time.Second)
 	files := certificates(t, ends, "127.0.0.1")
 	server := encrypted(t, files)
@@ -149,6 +157,7 @@ func TestTLS_TellsWhenTheCertificateEnds(t *testing.T) {
 			}
 		},
 	})
+
 	must(t, err)
 	defer l.Close()
 	if got := <-seen; !got.Equal(ends) {

@@ -31,6 +31,7 @@ func template(t *testing.T) []byte { return []byte(readFile(t, "configs/redis-us
 // The containers fill the template in with a shell script, `make run` with Go.
 func TestRender_ScriptAndGoAgree(t *testing.T) {
 	t.Parallel()
+
 	for _, environment := range []string{"sandbox", "production"} {
 		u := sandbox()
 		u.Environment = environment
@@ -41,6 +42,7 @@ func TestRender_ScriptAndGoAgree(t *testing.T) {
 		for user, password := range u.Passwords {
 			script.Env = append(script.Env, "REDIS_"+strings.ToUpper(user)+"_PASSWORD="+password)
 		}
+
 		got, err := script.Output()
 		must(t, err)
 		want, err := stack.RenderUsers(template(t), *u)
@@ -48,6 +50,7 @@ func TestRender_ScriptAndGoAgree(t *testing.T) {
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s: the script says\n%.400s\nGo says\n%.400s", environment, got, want)
 		}
+
 		for user, password := range u.Passwords {
 			if bytes.Contains(got, []byte(password)) {
 				t.Errorf("the file holds the password of %s", user)
@@ -58,15 +61,18 @@ func TestRender_ScriptAndGoAgree(t *testing.T) {
 
 func TestRender_RefusesWhatIsMissing(t *testing.T) {
 	t.Parallel()
+
 	u := sandbox()
 	delete(u.Passwords, "worker")
 	if _, err := stack.RenderUsers(template(t), *u); err == nil || !strings.Contains(err.Error(), "no password for worker") {
 		t.Errorf("without a password: %v", err)
 	}
+
 	u.Environment = "staging"
 	if _, err := stack.RenderUsers(template(t), *u); err == nil || !strings.Contains(err.Error(), "staging") {
 		t.Errorf("another environment: %v", err)
 	}
+
 	script := exec.Command("sh", moduleFile(t, "configs/redis-users.sh"))
 	script.Stdin, script.Env = bytes.NewReader(template(t)), []string{"PATH=" + os.Getenv("PATH"), "ENVIRONMENT=sandbox"}
 	if out, err := script.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("REDIS_GATEWAY_PASSWORD")) {
@@ -81,12 +87,14 @@ func guarded(t *testing.T) *stack.Redis {
 
 func TestUsers_NobodyComesInWithoutAPassword(t *testing.T) {
 	t.Parallel()
+
 	r := guarded(t)
 	for _, command := range []string{"PING", "INFO", "GET {s00}ox", "CONFIG GET *", "ACL LIST", "SHUTDOWN NOSAVE", "EVAL \"return 1\" 0"} {
 		if reply := onceAs(t, r.Addr, "", command); !strings.HasPrefix(reply, "-NOAUTH") {
 			t.Errorf("%q: %s", command, reply)
 		}
 	}
+
 	for _, login := range []string{"AUTH gateway wrong", "AUTH default \"\"", "AUTH for-gateway", "AUTH gateway for-worker", "AUTH root x", "HELLO 3 AUTH gateway wrong"} {
 		if reply := onceAs(t, r.Addr, "", login); !strings.HasPrefix(reply, "-WRONGPASS") {
 			t.Errorf("%q: %s", login, reply)
@@ -98,6 +106,7 @@ func TestUsers_NobodyComesInWithoutAPassword(t *testing.T) {
 // the other, the old one is removed.
 func TestUsers_PasswordsChangeWithoutAnInterruption(t *testing.T) {
 	t.Parallel()
+
 	r := guarded(t)
 	old := dial(t, r.Addr)
 	old.say("AUTH gateway for-gateway")
@@ -108,6 +117,7 @@ func TestUsers_PasswordsChangeWithoutAnInterruption(t *testing.T) {
 			t.Errorf("with both: %s: %s", password, reply)
 		}
 	}
+
 	_, err = r.Command(t.Context(), "ACL", "SETUSER", "gateway", "<for-gateway")
 	must(t, err)
 	if reply := dial(t, r.Addr).say("AUTH gateway for-gateway"); !strings.HasPrefix(reply, "-WRONGPASS") {
@@ -119,6 +129,7 @@ func TestUsers_PasswordsChangeWithoutAnInterruption(t *testing.T) {
 	if _, err := r.Command(t.Context(), "ACL", "SAVE"); err != nil {
 		t.Errorf("keeping it over a restart: %v", err)
 	}
+
 	r.Kill()
 	must(t, r.Start(t.Context()))
 	if reply := dial(t, r.Addr).say("AUTH gateway next"); reply != "+OK" {
@@ -139,6 +150,7 @@ func dial(t *testing.T, addr string) *connection {
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	must(t, conn.SetDeadline(time.Now().Add(testserver.Timeout)))
+
 	return &connection{t, conn, bufio.NewReader(conn)}
 }
 
@@ -150,6 +162,7 @@ func (c *connection) say(command string) string {
 	must(c.t, err)
 	line, err := c.in.ReadString('\n')
 	must(c.t, err)
+
 	return strings.TrimSpace(line)
 }
 
@@ -162,8 +175,10 @@ func onceAs(t *testing.T, addr, user, command string) string {
 			t.Fatalf("AUTH as %s: %s", user, reply)
 		}
 	}
+
 	reply := c.say(command)
 	c.conn.Close()
+
 	return reply
 }
 
@@ -238,22 +253,26 @@ var rights = map[string]struct{ refused, allowed []string }{
 
 func TestUsers_AreRefusedWhatIsNotTheirs(t *testing.T) {
 	t.Parallel()
+
 	r := guarded(t)
 	for user, table := range rights {
 		if user != "operator" {
 			table.refused = append(table.refused, slices.DeleteFunc(slices.Clone(dangerous), func(c string) bool { return slices.Contains(table.allowed, c) })...)
 		}
+
 		for _, command := range table.refused {
 			if reply := onceAs(t, r.Addr, user, command); !noPermission(reply) {
 				t.Errorf("%s is not refused %q: %s", user, command, reply)
 			}
 		}
+
 		for _, command := range table.allowed {
 			if reply := onceAs(t, r.Addr, user, command); noPermission(reply) { // what else is wrong with it does not matter
 				t.Errorf("%s is refused %q: %s", user, command, reply)
 			}
 		}
 	}
+
 	if size, err := r.Command(t.Context(), "CONFIG", "GET", "appendonly"); err != nil || size != "appendonly\nyes" {
 		t.Errorf("afterwards: %q, %v", size, err)
 	}
@@ -271,6 +290,7 @@ func noPermission(reply string) bool {
 // the place of the library's, which run with the rights of who calls them.
 func TestSessions_AreOutOfReachOfGatewayAndWorker(t *testing.T) {
 	t.Parallel()
+
 	r := guarded(t)
 	open := func(user string) *ledger.Ledger {
 		l, err := ledger.Open(t.Context(), ledger.Config{URL: "redis://" + user + ":for-" + user + "@" + r.Addr, Environment: "sandbox"})
@@ -278,6 +298,7 @@ func TestSessions_AreOutOfReachOfGatewayAndWorker(t *testing.T) {
 		t.Cleanup(func() { _ = l.Close() })
 		return l
 	}
+
 	open("gateway") // loads the library
 	reporting := open("reporting")
 	id := ledger.NewSessionID()
@@ -301,6 +322,7 @@ func TestSessions_AreOutOfReachOfGatewayAndWorker(t *testing.T) {
 				}
 			}
 		}
+
 		if _, err := open(user).Sessions.Create(t.Context(), ledger.NewSessionID(), ledger.Session{User: "ayse"}); err == nil {
 			t.Errorf("%s has made a session", user)
 		}

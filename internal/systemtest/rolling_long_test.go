@@ -48,8 +48,10 @@ func releases(t *testing.T) (replaced, replacing release) {
 	if err != nil {
 		t.Fatalf("release %s: %v\n%s", base, err, out)
 	}
+
 	other.settings = filepath.Join(tree, "configs")
 	buildRelease(t, tree, other.programs)
+
 	return other, present
 }
 
@@ -83,6 +85,7 @@ CREATE TABLE IF NOT EXISTS {{local "next_release"}} {{onCluster}} (account_id UU
 
 	file, err := next.Write(folder)
 	must(t, err)
+
 	return file
 }
 
@@ -92,6 +95,7 @@ CREATE TABLE IF NOT EXISTS {{local "next_release"}} {{onCluster}} (account_id UU
 // work on the same streams, queues and tables.
 func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 	t.Parallel()
+
 	before, next := releases(t)
 	s := startStack(t, stack.Options{
 		Reporting:   true,
@@ -100,6 +104,7 @@ func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 		ConfigDir:   before.settings,
 		Env:         []string{stack.NoEngineKey},
 	})
+
 	gateway, second, err := s.AddGateway(t.Context())
 	must(t, err)
 	worker, err := s.AddWorker(t.Context(), "pod-1")
@@ -118,6 +123,7 @@ func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 		if p.Name == "gateway" {
 			c.awaitResets(t)
 		}
+
 		p.Use(by.programs, by.settings, env...)
 		must(t, p.Start(t.Context()))
 		t.Logf("%s stopped in %.1f s, was ready after %.1f s", p.Name, stopped.Seconds(), time.Since(began).Seconds())
@@ -138,6 +144,7 @@ func TestRolling_UpgradeAndWayBackLoseNothing(t *testing.T) {
 	if lost := c.check(t, r); len(lost) > 0 {
 		t.Errorf("%d orders lost, the first %s", len(lost), lost[0].orderID)
 	}
+
 	redis := &streams{[]commander{s.Redis}}
 	redis.settled(t)
 	if names := redis.consumers(t); slices.Contains(names, "pod-1") {

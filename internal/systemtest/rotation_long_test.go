@@ -52,6 +52,7 @@ func (k *keyring) request(ctx context.Context, c *client.Client, origin func(*re
 		if !r.TryRLock() {
 			continue
 		}
+
 		k.mu.Lock()
 		as := c.As(origin(r), *bearer)
 		k.mu.Unlock()
@@ -60,6 +61,7 @@ func (k *keyring) request(ctx context.Context, c *client.Client, origin func(*re
 		if err == nil {
 			err = a.Err()
 		}
+
 		return a, err
 	}
 }
@@ -78,6 +80,7 @@ func (k *keyring) replace(t *testing.T) {
 		r.Unlock()
 		must(t, err)
 	}
+
 	k.Worker.Stop()
 	must(t, k.Worker.Start(t.Context()))
 }
@@ -109,6 +112,7 @@ func (k *keyring) logIn(t *testing.T, v account) {
 // No request fails, creations are replayed byte for byte, webhooks verify.
 func TestRotation_OfEveryKeyFailsNoRequest(t *testing.T) {
 	t.Parallel()
+
 	data := t.TempDir()
 	s := startStack(t, stack.Options{DataDir: data, CourierStep: 100 * time.Millisecond})
 	gateway, second, err := s.AddGateway(t.Context())
@@ -136,6 +140,7 @@ func TestRotation_OfEveryKeyFailsNoRequest(t *testing.T) {
 	if counts := received.Counts(); len(counts.Invalid) > 0 {
 		t.Errorf("webhooks that do not verify: %+v", counts.Invalid)
 	}
+
 	a, err = client.New("", 1).As(adminOrigin(k.replicas[1]), oldAdmin).Do(t.Context(), http.MethodGet, "/accounts", nil)
 	if err != nil || a.Status != http.StatusUnauthorized {
 		t.Errorf("the old admin key is answered %+v, %v", a, err)
@@ -151,6 +156,7 @@ func (k *keyring) replaceKeys(t *testing.T, v account) (oldAdmin string) {
 	for _, name := range files {
 		before[name], after[name] = k.read(t, name), "k2:"+freshKey()
 	}
+
 	after["admin-key"] = strings.ReplaceAll(freshKey(), "=", "")
 	// A tracking key signs from its day on; nothing else has to be thought of.
 	tracking := k.read(t, "tracking-keys")
@@ -159,10 +165,12 @@ func (k *keyring) replaceKeys(t *testing.T, v account) (oldAdmin string) {
 	for _, name := range files { // 1: everybody knows the new ones
 		k.write(t, name, before[name]+","+after[name])
 	}
+
 	k.replace(t)
 	for _, name := range files { // 2: everybody uses the new ones
 		k.write(t, name, after[name]+","+before[name])
 	}
+
 	k.replace(t)
 	k.mu.Lock()
 	k.adminKey = after["admin-key"]
@@ -173,7 +181,9 @@ func (k *keyring) replaceKeys(t *testing.T, v account) (oldAdmin string) {
 	for _, name := range files { // 3: the old ones are gone
 		k.write(t, name, after[name])
 	}
+
 	k.replace(t)
+
 	return before["admin-key"]
 }
 
@@ -201,10 +211,12 @@ func (k *keyring) startLoad(t *testing.T, v account, old *acknowledged) (stop fu
 			}
 		})
 	}
+
 	repeat("an order", func(c *client.Client) error {
 		_, err := k.request(ctx, c, vendorOrigin, &k.vendorBearer, http.MethodPost, "/orders", v.Order(nil))
 		return err
 	})
+
 	repeat("a repeated order", func(c *client.Client) error {
 		a, err := k.request(ctx, c, vendorOrigin, &k.vendorBearer, http.MethodPost, "/orders", old.body, "X-Idempotency-Key", old.key)
 		if err == nil && !bytes.Equal(a.Raw, old.answer) {
@@ -212,15 +224,19 @@ func (k *keyring) startLoad(t *testing.T, v account, old *acknowledged) (stop fu
 		}
 		return err
 	})
+
 	repeat("an operator", func(c *client.Client) error {
 		_, err := k.request(ctx, c, adminOrigin, &k.adminKey, http.MethodGet, "/accounts/"+v.AccountID, nil)
 		return err
 	})
+
 	repeat("a fleet", func(c *client.Client) error {
 		_, err := k.request(ctx, c, fleetOrigin, &k.fleetB, http.MethodGet, "/jobs?status=Searching", nil)
 		return err
 	})
+
 	t.Cleanup(func() { cancel(); all.Wait() })
+
 	return func() int64 { cancel(); all.Wait(); return sent.Load() }
 }
 

@@ -18,6 +18,7 @@ import (
 // with the orders.
 func TestCreateOrder_IsOneRedisCommand(t *testing.T) {
 	t.Parallel()
+
 	s := startStack(t, stack.Options{Courier: "manual"})
 	v := s.Vendor(t, stack.Unlimited)
 	v.Create(t, nil) // whatever is done only once is done
@@ -27,6 +28,7 @@ func TestCreateOrder_IsOneRedisCommand(t *testing.T) {
 	for range orders {
 		v.Create(t, nil)
 	}
+
 	kinds := map[string]int{}
 	for _, command := range m.take(t) {
 		words := strings.Fields(command)
@@ -36,6 +38,7 @@ func TestCreateOrder_IsOneRedisCommand(t *testing.T) {
 		}
 		kinds[kind]++
 	}
+
 	created := 0
 	for kind, n := range kinds {
 		if strings.HasPrefix(kind, `"fcall""create_order`) {
@@ -44,6 +47,7 @@ func TestCreateOrder_IsOneRedisCommand(t *testing.T) {
 			t.Errorf("%d times %s for %d orders", n, kind, orders)
 		}
 	}
+
 	if created != orders {
 		t.Errorf("%d creations for %d orders: %v", created, orders, kinds)
 	}
@@ -70,6 +74,7 @@ func newMonitor(t *testing.T, server *stack.Redis) *monitor {
 		must(t, err)
 		*conn = c
 	}
+
 	_, err = fmt.Fprint(m.watch, "MONITOR\r\n")
 	must(t, err)
 	m.lines = bufio.NewReader(m.watch)
@@ -78,6 +83,7 @@ func newMonitor(t *testing.T, server *stack.Redis) *monitor {
 			t.Fatalf("%q, %v", line, err)
 		}
 	}
+
 	return m
 }
 

@@ -42,9 +42,11 @@ func readRules(t *testing.T) (all []rule) {
 		}
 		all = append(all, g.Rules...)
 	}
+
 	if len(all) == 0 {
 		t.Fatal("no rules")
 	}
+
 	return all
 }
 
@@ -70,6 +72,7 @@ func anchorOf(heading string) string {
 // the index, which says in bold that it wakes.
 func TestRunbook_HasASectionForEachAlert(t *testing.T) {
 	t.Parallel()
+
 	text := readFile(t, "docs/runbook.md")
 	sections := sectionsOf(text)
 	rows := strings.Split(sections["index"], "\n")
@@ -85,6 +88,7 @@ func TestRunbook_HasASectionForEachAlert(t *testing.T) {
 		if r.Labels["severity"] == "critical" {
 			entry = " **" + r.Alert + "**"
 		}
+
 		isIndexed := slices.ContainsFunc(rows, func(row string) bool {
 			isNamed := strings.Contains(row, entry+",") || strings.Contains(row, entry+" |")
 			return isNamed && strings.Contains(row, "(#"+anchor+")")
@@ -98,6 +102,7 @@ func TestRunbook_HasASectionForEachAlert(t *testing.T) {
 // Every section is of one form, and is in the index.
 func TestRunbook_SectionsAreAlike(t *testing.T) {
 	t.Parallel()
+
 	text := readFile(t, "docs/runbook.md")
 	sections := sectionsOf(text)
 	for anchor, section := range sections {
@@ -114,6 +119,7 @@ func TestRunbook_SectionsAreAlike(t *testing.T) {
 			}
 			rest = after
 		}
+
 		if !strings.Contains(sections["index"], "(#"+anchor+")") {
 			t.Errorf("#%s is not in the index", anchor)
 		}
@@ -129,6 +135,7 @@ func TestRunbook_SectionsAreAlike(t *testing.T) {
 // A link from another document to the runbook, and from the runbook to another, leads to a heading.
 func TestRunbook_LinksToAndFromOtherDocumentsLeadSomewhere(t *testing.T) {
 	t.Parallel()
+
 	link := regexp.MustCompile(`\]\(([A-Za-z0-9_./-]+\.md)#([^)]*)\)`)
 	toRunbook, fromRunbook := 0, 0
 	for _, document := range allDocuments(t) {
@@ -153,11 +160,13 @@ func TestRunbook_LinksToAndFromOtherDocumentsLeadSomewhere(t *testing.T) {
 				t.Errorf("%s: %v", document, err)
 				continue
 			}
+
 			if !hasHeading(string(target), anchor) {
 				t.Errorf("%s: %s has no heading for #%s", document, path, anchor)
 			}
 		}
 	}
+
 	if toRunbook == 0 || fromRunbook == 0 {
 		t.Errorf("found %d links to the runbook and %d from it", toRunbook, fromRunbook)
 	}
@@ -172,16 +181,20 @@ func allDocuments(t *testing.T) (documents []string) {
 		if err != nil {
 			return err
 		}
+
 		isHidden := path != root && strings.HasPrefix(entry.Name(), ".")
 		isForeign := entry.Name() == "node_modules" || entry.Name() == "vendor"
 		if entry.IsDir() && (isHidden || isForeign) {
 			return filepath.SkipDir
 		}
+
 		if !entry.IsDir() && filepath.Ext(path) == ".md" {
 			documents = append(documents, path)
 		}
+
 		return nil
 	}))
+
 	return documents
 }
 
@@ -216,13 +229,16 @@ func sourced(t *testing.T, shell, argument, line string, files ...string) (strin
 			cmd.Env = append(cmd.Env, variable)
 		}
 	}
+
 	out, err := cmd.CombinedOutput()
+
 	return string(out), err
 }
 
 // runbook.sh finds out which system it talks to, and says so, or says what it needs.
 func TestRunbookScript_FindsItsSystem(t *testing.T) {
 	t.Parallel()
+
 	cases := []struct {
 		files          []string
 		argument, want string
@@ -252,11 +268,13 @@ func TestRunbookScript_FindsItsSystem(t *testing.T) {
 // Where both systems have left their files, the one that runs is meant.
 func TestRunbookScript_PrefersWhatRuns(t *testing.T) {
 	t.Parallel()
+
 	// The shell itself is the run: it has a child while it looks.
 	dir := t.TempDir()
 	for name, content := range map[string]string{"docker-compose.yml": "", ".env": "", "demo.env": "OPS_URL=http://127.0.0.1:1\n"} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
+
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "echo $$ > lock\n. "+moduleFile(t, "configs/prometheus/runbook.sh"))
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "DATA_DIR=.")
 	out, err := cmd.CombinedOutput()
@@ -268,6 +286,7 @@ func TestRunbookScript_PrefersWhatRuns(t *testing.T) {
 // What is printed when runbook.sh is sourced is what there is, for both systems.
 func TestRunbookScript_ListsItsFunctions(t *testing.T) {
 	t.Parallel()
+
 	functions, err := commands.Functions()
 	must(t, err)
 	slices.Sort(functions)
@@ -287,6 +306,7 @@ func TestRunbookScript_ListsItsFunctions(t *testing.T) {
 				listed = append(listed, found[1])
 			}
 		}
+
 		slices.Sort(listed)
 		if !slices.Equal(listed, functions) {
 			t.Errorf("%s: listed are %q, defined are %q", argument, listed, functions)
@@ -297,6 +317,7 @@ func TestRunbookScript_ListsItsFunctions(t *testing.T) {
 // Whoever runs it, instead of sourcing it, or sources it elsewhere, learns how.
 func TestRunbookScript_SaysHowItIsSourced(t *testing.T) {
 	t.Parallel()
+
 	script := moduleFile(t, "configs/prometheus/runbook.sh")
 	for line, want := range map[string]string{
 		"sh " + script: "source it",

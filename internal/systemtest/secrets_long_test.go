@@ -56,6 +56,7 @@ func testSecrets(t *testing.T, e *env) {
 		k.search(t, where, content)
 		noRecipient(t, where, content)
 	}
+
 	e.searchFiles(t, k)
 }
 
@@ -76,14 +77,17 @@ func (e *env) rotate(t *testing.T, k *known) {
 				must(t, err)
 				k.add("a later token", c.Bearer)
 			}
+
 			v.ClientSecret = issued.ClientSecret
 		}
 	}
+
 	for _, fleet := range []*stack.DemoFleet{&e.Demo.Fleet, &e.other} {
 		var issued struct{ ClientSecret string }
 		succeeds(t, e.Admin, http.MethodPost, "/fleets/"+fleet.FleetID+"/credentials", nil, &issued)
 		k.add("a fleet's rotated client secret", issued.ClientSecret)
 	}
+
 	// A receiver's secret is rotated only where nobody verifies any more.
 	dead := e.Vendor(t, stack.Unlimited)
 	var set stack.Webhook
@@ -96,6 +100,7 @@ func (e *env) rotate(t *testing.T, k *known) {
 		succeeds(t, e.Admin, http.MethodPost, "/accounts/"+dead.AccountID+"/webhook/rotate", nil, &set)
 		k.add("a rotated webhook secret", set.Secret)
 	}
+
 	dead.Create(t, nil)
 	succeeds(t, dead.Client, http.MethodPost, "/webhook/test", nil, nil)
 	for name, secret := range map[string]string{
@@ -106,6 +111,7 @@ func (e *env) rotate(t *testing.T, k *known) {
 	} {
 		k.add(name, secret)
 	}
+
 	var made struct{ TrackingURL string }
 	succeeds(t, e.a.Client, http.MethodPost, "/orders", e.a.Order(nil), &made)
 	k.add("a tracking link", made.TrackingURL[strings.LastIndexByte(made.TrackingURL, '/')+1:])
@@ -123,12 +129,14 @@ func (e *env) deliver(t *testing.T) {
 		o["dropoff"] = map[string]any{"text": recipientData[4] + " No: 9", "latitude": 40.9880, "longitude": 29.0300, "note": recipientData[6], "doorNo": "17"}
 		o["packageNote"] = recipientData[6]
 	})
+
 	e.a.down.Store(true)
 	succeeds(t, e.Fleet, http.MethodPost, "/jobs/"+id+"/accept", someCourier, nil)
 	await(t, "the order is assigned", func() bool { status, _ := e.jobOf(t, id); return status == "Assigned" })
 	for _, status := range []string{"PickedUp", "Delivered"} {
 		succeeds(t, e.Fleet, http.MethodPost, "/jobs/"+id+"/status", map[string]string{"status": status}, nil)
 	}
+
 	await(t, "the order is delivered", func() bool { status, _ := e.jobOf(t, id); return status == "Delivered" })
 	await(t, "the endpoint fails", func() bool { _, status := e.webhookOf(t, e.a); return status != "healthy" })
 	e.a.down.Store(false)
@@ -149,6 +157,7 @@ func (e *env) misplace(t *testing.T, k *known) {
 			{"Authorization", "Bearer " + e.a.Bearer, "X-Idempotency-Key", "not allowed " + secret},
 			{"Authorization", "Bearer " + e.Fleet.Bearer, "Content-Type", "text/" + secret},
 		}
+
 		for j, r := range e.misplaced(t, secret) {
 			// Some of it no client lets pass, and some ends the connection.
 			_, _ = e.try(t, r[0], r[1], r[2], headers[(i+j)%len(headers)]...)
@@ -156,9 +165,11 @@ func (e *env) misplace(t *testing.T, k *known) {
 				_, _ = e.try(t, r[0], r[1], r[2], headers[(i+j+3)%len(headers)]...)
 			}
 		}
+
 		if i >= 5 {
 			continue // checking passwords takes time
 		}
+
 		form := url.Values{"user": {secret}, "password": {secret}, "next": {"/" + secret}, "csrf": {secret}}.Encode()
 		for _, path := range []string{"/login", "/logout", "/accounts"} {
 			e.ask(t, http.MethodPost, e.Demo.PanelURL+path, form, "Content-Type", "application/x-www-form-urlencoded", "Accept", "text/html")
@@ -175,6 +186,7 @@ func (e *env) misplaced(t *testing.T, secret string) [][3]string {
 	must(t, err)
 	text := string(encoded)
 	vendor, fleet, admin, panel := e.root("vendor"), e.root("fleet"), e.root("admin"), e.Demo.PanelURL
+
 	return [][3]string{
 		{"GET", vendor + "/orders/" + in, ""},
 		{"GET", vendor + "/orders?access_token=" + in, ""},
@@ -210,13 +222,16 @@ func (e *env) outage(t *testing.T, k *known) {
 			_, _ = e.try(t, r.method, e.root(api)+e.filled(r.path), r.body, "Authorization", "Bearer "+own)
 		}
 	}
+
 	for _, login := range [][2]string{{e.a.ClientID, e.a.ClientSecret}, {e.a.ClientID, "vas_wrong"}} {
 		_, _ = e.a.Do(t.Context(), http.MethodPost, "/token", map[string]string{"clientId": login[0], "clientSecret": login[1]})
 	}
+
 	cookie := "panel=" + k.one("a session's id")
 	for _, path := range []string{"/overview", "/accounts", "/track/" + k.one("a tracking link"), "/payments"} {
 		_, _ = e.try(t, http.MethodGet, e.Demo.PanelURL+path, "", "Cookie", cookie)
 	}
+
 	form := url.Values{"user": {operator.name}, "password": {operator.password}}.Encode()
 	_, _ = e.try(t, http.MethodPost, e.Demo.PanelURL+"/login", form, "Content-Type", "application/x-www-form-urlencoded")
 	must(t, e.Redis.Start(t.Context()))
@@ -244,6 +259,7 @@ func (e *env) searchFiles(t *testing.T, k *known) {
 		if err != nil {
 			return err
 		}
+
 		name, err := filepath.Rel(e.dir, path)
 		if err != nil {
 			return err
@@ -252,6 +268,7 @@ func (e *env) searchFiles(t *testing.T, k *known) {
 		if err != nil {
 			return err
 		}
+
 		top, _, _ := strings.Cut(name, string(filepath.Separator))
 		switch {
 		case top == "keys" || strings.HasPrefix(name, "demo."):
@@ -262,10 +279,12 @@ func (e *env) searchFiles(t *testing.T, k *known) {
 		case !info.Mode().IsRegular() || top == "bin":
 			return nil
 		}
+
 		content, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
+
 		switch {
 		case strings.HasSuffix(name, ".aof"):
 			aof += len(content)
@@ -276,9 +295,12 @@ func (e *env) searchFiles(t *testing.T, k *known) {
 			logs += len(content)
 			noRecipient(t, name, content)
 		}
+
 		k.search(t, name, content)
+
 		return nil
 	})
+
 	must(t, err)
 	if aof < 10_000 || logs < 10_000 {
 		t.Errorf("only %d bytes of Redis' file and %d of logs were searched", aof, logs)

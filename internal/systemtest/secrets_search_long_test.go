@@ -47,6 +47,7 @@ func (k *known) addKeys(t *testing.T, dir string) {
 		if name == "panel-users" || name == "report-tokens" {
 			continue // they hold what can be made of a secret, not the secret
 		}
+
 		content, err := os.ReadFile(filepath.Join(dir, name))
 		must(t, err)
 		text := strings.TrimSpace(string(content))
@@ -56,6 +57,7 @@ func (k *known) addKeys(t *testing.T, dir string) {
 			k.secrets = append(k.secrets, secret{name, encoded, slices.Concat(formsOf([]byte(encoded)), formsOf(raw))})
 			continue
 		}
+
 		k.add(name, text)
 	}
 }
@@ -68,6 +70,7 @@ func formsOf(plain []byte) [][]byte {
 		[]byte(unquoted(strconv.Quote(string(plain)))), []byte(unquoted(strconv.QuoteToASCII(string(plain)))),
 		[]byte(hex.EncodeToString(plain)), []byte(strings.ToUpper(hex.EncodeToString(plain))),
 	}
+
 	for before := range 3 {
 		// What stands before it decides how it is cut into groups of six bits; the
 		// groups that it shares with its neighbours are left out.
@@ -77,7 +80,9 @@ func formsOf(plain []byte) [][]byte {
 			forms = append(forms, []byte(alphabet.EncodeToString(padded)[first:last]))
 		}
 	}
+
 	slices.SortFunc(forms, bytes.Compare)
+
 	return slices.CompactFunc(forms, bytes.Equal)
 }
 
@@ -108,6 +113,7 @@ func (k *known) mustBeMany(t *testing.T) {
 	if len(k.secrets) < 30 {
 		t.Errorf("only %d secrets are searched for", len(k.secrets))
 	}
+
 	for _, s := range k.secrets {
 		if len(s.text) < leastSecret {
 			t.Errorf("%s is too short to be searched for", s.name)
@@ -147,6 +153,7 @@ func (k *known) hashed(t *testing.T, file []byte) {
 	if !bytes.Contains(file, []byte("EVALSHA")) && !bytes.Contains(file, []byte("\r\nMULTI\r\n")) {
 		return // a base without commands
 	}
+
 	for _, s := range k.secrets {
 		stored := strings.Contains(s.name, "client secret") || s.name == "a session's id"
 		digest := sha256.Sum256([]byte(s.text))
@@ -183,16 +190,19 @@ func (e *env) shown(t *testing.T) map[string][]byte {
 			t.Errorf("the metrics of %s are %d bytes", name, len(found[name+"/metrics"]))
 		}
 	}
+
 	for _, p := range []*stack.Program{e.Gateway, e.Worker, e.Reporting, e.ClickHouse} {
 		line, err := exec.CommandContext(t.Context(), "ps", "-o", "args=", "-p", strconv.Itoa(p.PID())).Output()
 		must(t, err)
 		found["the command line of "+p.Name] = line
 	}
+
 	for _, command := range [][]string{{"SLOWLOG", "GET", "-1"}, {"INFO"}, {"CLIENT", "LIST"}} {
 		reply, err := e.Redis.Command(t.Context(), command...)
 		must(t, err)
 		found["Redis "+strings.Join(command, " ")] = []byte(reply)
 	}
+
 	return found
 }
 
@@ -207,6 +217,7 @@ func (e *env) tables(t *testing.T, found map[string][]byte) {
 		}
 		return r.body
 	}
+
 	await(t, "the delivered orders are in ClickHouse", func() bool {
 		return strings.TrimSpace(string(query("SELECT uniqExact(order_id) FROM delivery.orders FINAL WHERE status = 'Delivered'"))) == "2"
 	})
@@ -215,6 +226,7 @@ func (e *env) tables(t *testing.T, found map[string][]byte) {
 	for name := range strings.FieldsSeq(names) {
 		found["ClickHouse "+name] = query("SELECT * FROM " + name + " FORMAT TSVRaw")
 	}
+
 	if !strings.Contains(names, "delivery.orders") || len(found["ClickHouse delivery.orders"]) < 100 {
 		t.Errorf("ClickHouse has %s", names)
 	}

@@ -33,17 +33,21 @@ func startStack(t *testing.T, o stack.Options) *stackEnv {
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
 	}
+
 	if o.BinDir == "" {
 		o.BinDir = testserver.Programs(t)
 	}
+
 	o.Out = echo{t}
 	s, err := stack.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(s.Stop)
 	e := newStackEnv(t, s)
 	t.Cleanup(func() { e.NothingDenied(t) })
+
 	return e
 }
 
@@ -67,6 +71,7 @@ func (e *stackEnv) query(t *testing.T, sql string) string {
 	if answer.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %s", sql, text)
 	}
+
 	return string(text)
 }
 
@@ -123,6 +128,7 @@ func (e *stackEnv) Command(t *testing.T, user string, args ...string) (string, e
 	cmd.Dir = filepath.Dir(moduleFile(t, "go.mod"))
 	cmd.Env = append(os.Environ(), "REDIS_URL="+e.RedisURL(user), "CLICKHOUSE_URL="+e.ClickHouseURL(), "ENVIRONMENT=sandbox")
 	out, err := cmd.CombinedOutput()
+
 	return string(out), err
 }
 
@@ -163,10 +169,12 @@ func (e *stackEnv) NothingDenied(t *testing.T) {
 	if e.Redis == nil {
 		return
 	}
+
 	ctx := context.WithoutCancel(t.Context())
 	if _, err := e.Redis.Command(ctx, "PING"); err != nil {
 		return // the test has left it stopped
 	}
+
 	must(t, testserver.Denied(ctx, e.Redis))
 }
 

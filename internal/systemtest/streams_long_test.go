@@ -44,7 +44,9 @@ func (s *streams) consumers(t *testing.T) []string {
 			}
 		}
 	})
+
 	slices.Sort(names)
+
 	return names
 }
 

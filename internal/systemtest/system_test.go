@@ -41,6 +41,7 @@ const scenarioKey = "scenario-1"
 //rule:make-run/DATA_DIR make-run/COURIER make-run/ctrl-c-stops-everything-cleanly-started make-run/other-programs-on-the-machine
 func TestSystem(t *testing.T) {
 	t.Parallel()
+
 	panel := stack.FreeAddr() // tracking links name it, and a creation's answer holds one
 	o := stack.Options{DataDir: t.TempDir(), PanelAddr: panel, Env: []string{ayseKeyLine()}}
 	e := newEnv(t, o)
@@ -88,6 +89,7 @@ func (s *scenario) carry(t *testing.T, id, status string) {
 	if status == "Searching" {
 		return
 	}
+
 	s.Accept(t, id)
 	s.AwaitStatus(t, id, "Assigned")
 	for _, next := range forward[2 : slices.Index(forward, status)+1] {
@@ -104,16 +106,19 @@ func (s *scenario) notified(t *testing.T, id string, want ...string) {
 			t.Logf("received %v, want %v", got, want)
 		}
 	}()
+
 	await(t, "every webhook of the order has come", func() bool {
 		got = statuses(s.v.received.Timeline(id))
 		return len(got) >= len(want)
 	})
+
 	if !slices.Equal(got, want) {
 		t.Error("other webhooks have come")
 	}
 	if c := s.v.received.Counts(); len(c.Invalid) > 0 || c.Changed > 0 {
 		t.Errorf("webhooks: %+v", c)
 	}
+
 	s.orders[want[len(want)-1]]++
 }
 
@@ -137,20 +142,24 @@ func testStates(t *testing.T, s *scenario) {
 	if created.Status != forward[0] || s.StatusOf(t, created.OrderID) != forward[0] {
 		t.Errorf("a new order is %s", created.Status)
 	}
+
 	s.carry(t, created.OrderID, "Delivered")
 	s.notified(t, created.OrderID, forward[1:]...)
 	var read struct {
 		Status string
 		Events []struct{ Status string }
 	}
+
 	succeeds(t, s.v.Client, http.MethodGet, "/orders/"+created.OrderID, nil, &read)
 	var events []string
 	for _, e := range read.Events {
 		events = append(events, e.Status)
 	}
+
 	if read.Status != "Delivered" || !slices.Equal(events, forward) {
 		t.Errorf("the vendor reads %s after %v", read.Status, events)
 	}
+
 	failed := s.order(t, "Cash", "75.50")
 	s.carry(t, failed, "Delivering")
 	s.Report(t, failed, "Failed", "CustomerRefused")
@@ -165,11 +174,13 @@ func testCancellations(t *testing.T, s *scenario) {
 		s.cancel(t, id)
 		s.notified(t, id, append(slices.Clone(forward[1:i+1]), "Cancelled")...)
 	}
+
 	late := s.order(t, "Card", "310.05")
 	s.carry(t, late, "PickedUp")
 	if a := as(t, s.v.Client, http.MethodPost, "/orders/"+late+"/cancel", nil); a.Status != http.StatusConflict || a.Code != "ORDER_NOT_CANCELLABLE" {
 		t.Errorf("cancelling after pickup: %d %s", a.Status, a.Raw)
 	}
+
 	s.Report(t, late, "Delivering", "")
 	s.Report(t, late, "Delivered", "")
 	s.notified(t, late, forward[1:]...)
@@ -194,6 +205,7 @@ func testLimit(t *testing.T, s *scenario) {
 		if i < 2 && a.Status == http.StatusCreated {
 			continue
 		}
+
 		var detail struct{ RetryAfterSeconds int }
 		must(t, json.Unmarshal(a.Data, &detail))
 		wait := a.RetryAfter()
@@ -202,6 +214,7 @@ func testLimit(t *testing.T, s *scenario) {
 			t.Fatalf("of 2 in an hour number %d is answered %d %v %s", i+1, a.Status, a.Header, a.Raw)
 		}
 	}
+
 	succeeds(t, s.Admin, http.MethodPatch, "/accounts/"+v.AccountID, map[string]any{"limits": map[string]any{"orders": stack.Limit(1, 1)}}, nil)
 	await(t, "an order is admitted again", func() bool { return send().Status == http.StatusCreated })
 }
@@ -225,6 +238,7 @@ func testSecondRun(t *testing.T, s *scenario) {
 			second.Stop()
 			t.Fatalf("%s: started", name)
 		}
+
 		for _, want := range c.want {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %q lacks %q", name, err, want)
@@ -248,6 +262,7 @@ func testReportsBalance(t *testing.T, s *scenario) {
 			t.Logf("the reports show %s\nwant             %s", shown, want)
 		}
 	}()
+
 	await(t, "the reports have everything", func() bool {
 		var orders struct {
 			Rows []struct{ OrderID, Status string }
@@ -257,12 +272,14 @@ func testReportsBalance(t *testing.T, s *scenario) {
 		for _, row := range orders.Rows {
 			byStatus[row.Status]++
 		}
+
 		var collections struct {
 			Rows []struct {
 				DeliveredCount             int
 				CashExpected, CardExpected string
 			}
 		}
+
 		succeeds(t, reports, http.MethodGet, "/expected-collections.json"+query, nil, &collections)
 		delivered, cash, card := 0, new(big.Rat), new(big.Rat)
 		for _, row := range collections.Rows { // one, unless it is about midnight
@@ -275,6 +292,7 @@ func testReportsBalance(t *testing.T, s *scenario) {
 				sum.Add(sum, amount)
 			}
 		}
+
 		var control struct{ Rows []struct{ Line, Ties string } }
 		succeeds(t, reports, http.MethodGet, "/control-totals.json"+query, nil, &control)
 		untied, tied := []string{}, 0
@@ -286,9 +304,12 @@ func testReportsBalance(t *testing.T, s *scenario) {
 				untied = append(untied, row.Line)
 			}
 		}
+
 		shown = fmt.Sprintf("orders %v, delivered %d, cash %s, card %s, untied %v", byStatus, delivered, cash.FloatString(2), card.FloatString(2), untied)
+
 		return shown == want && tied > 0
 	})
+
 	if out, err := s.Command(t, stack.ReportingUser, "reconcile"); err != nil {
 		t.Errorf("reconcile: %v\n%s", err, out)
 	}
@@ -311,6 +332,7 @@ func testRestart(t *testing.T, s *scenario) {
 		after.Panel != before.Panel || after.ReportsToken != before.ReportsToken {
 		t.Errorf("credentials changed:\n%+v\n%+v", before, after)
 	}
+
 	s.v.Client = s.v.As(after.BaseURL+"/api/vendor/v1", s.v.Bearer) // the old token
 	s.replayed(t)
 	s.notified(t, waiting, "Cancelled")

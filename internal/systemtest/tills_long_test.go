@@ -70,7 +70,9 @@ func openTills(t *testing.T, v account, origins []string, count int, forgives fu
 			}
 		})
 	}
+
 	t.Cleanup(c.close)
+
 	return c
 }
 
@@ -107,20 +109,24 @@ func (c *tills) order(t *testing.T, i, n int) {
 			b["packageNote"] = "SIM:HOLD=Assigned"
 		}
 	}))
+
 	if err != nil {
 		c.fault("%v", err)
 		return
 	}
+
 	o.body = body
 	a := c.call(t, i+n, http.MethodPost, "/orders", body, "X-Idempotency-Key", o.key)
 	if a == nil {
 		return
 	}
+
 	var created struct{ OrderID string }
 	if err := a.Into(&created); err != nil {
 		c.fault("order %s: %v", o.key, err)
 		return
 	}
+
 	o.orderID, o.raw, o.acked = created.OrderID, a.Raw, time.Now()
 	c.mu.Lock()
 	c.orders = append(c.orders, o)
@@ -160,6 +166,7 @@ func (c *tills) call(t *testing.T, first int, method, path string, body []byte, 
 		if body != nil {
 			content = body
 		}
+
 		a, err := gateway.Do(t.Context(), method, path, content, headers...)
 		switch {
 		case t.Context().Err() != nil:
@@ -178,9 +185,12 @@ func (c *tills) call(t *testing.T, first int, method, path string, body []byte, 
 		default:
 			return a
 		}
+
 		time.Sleep(50 * time.Millisecond)
 	}
+
 	c.fault("%s %s: no answer for good in %v", method, path, tillTimeout)
+
 	return nil
 }
 
@@ -220,6 +230,7 @@ func (c *tills) check(t *testing.T, r *receiver.Receiver) (lost []*tillOrder) {
 	for _, fault := range c.faults[:min(len(c.faults), 10)] {
 		t.Error(fault)
 	}
+
 	var all sync.WaitGroup
 	gone := make([]bool, len(c.orders))
 	slots := make(chan struct{}, 8)
@@ -231,15 +242,18 @@ func (c *tills) check(t *testing.T, r *receiver.Receiver) (lost []*tillOrder) {
 			if a == nil {
 				return
 			}
+
 			gone[i] = a.Header.Get("Idempotent-Replayed") != "true"
 			if !gone[i] && string(a.Raw) != string(o.raw) {
 				t.Errorf("key %s has two outcomes:\n%s\n%s", o.key, o.raw, a.Raw)
 			}
+
 			if o.cancelled && !gone[i] {
 				gone[i] = !c.stillCancelled(t, i, o)
 			}
 		})
 	}
+
 	all.Wait()
 	for i, o := range c.orders {
 		switch {
@@ -249,9 +263,11 @@ func (c *tills) check(t *testing.T, r *receiver.Receiver) (lost []*tillOrder) {
 			t.Errorf("order %s (%s) is there and was answered ORDER_NOT_FOUND", o.orderID, o.key)
 		}
 	}
+
 	c.checkWebhooks(t, r)
 	t.Logf("%d orders; %d tries met nobody, forgiven answers: %v; webhooks: %+v",
 		len(c.orders), c.resets, c.refused, r.Counts())
+
 	return lost
 }
 
@@ -263,10 +279,12 @@ func (c *tills) stillCancelled(t *testing.T, i int, o *tillOrder) bool {
 	for ; a != nil && a.Code == "RATE_LIMITED"; a = c.call(t, i, http.MethodGet, "/orders/"+o.orderID, nil) {
 		time.Sleep(time.Second)
 	}
+
 	if a == nil || !a.OK() || a.Into(&order) != nil || order.Status != "Cancelled" {
 		c.call(t, i, http.MethodPost, "/orders/"+o.orderID+"/cancel", []byte("{}"))
 		return false
 	}
+
 	return true
 }
 
@@ -284,6 +302,7 @@ func (c *tills) checkWebhooks(t *testing.T, r *receiver.Receiver) {
 			return !slices.ContainsFunc(want, func(status string) bool { return !slices.Contains(received, status) })
 		})
 	}
+
 	if counts := r.Counts(); len(counts.Invalid) > 0 {
 		t.Errorf("webhooks that do not verify: %v", counts.Invalid)
 	}

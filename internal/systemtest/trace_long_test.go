@@ -46,13 +46,16 @@ func receiveTraced(t *testing.T) *webhooks {
 		if err := json.Unmarshal(body, &event); err != nil {
 			t.Error(err)
 		}
+
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.parents[event.Data.OrderID] = append(w.parents[event.Data.OrderID], r.Header.Get("traceparent"))
 		w.status[event.Data.OrderID+event.Data.Status] = true
 	}))
+
 	t.Cleanup(server.Close)
 	w.url = server.URL
+
 	return w
 }
 
@@ -71,6 +74,7 @@ func tracedOrder(t *testing.T, e *stackEnv) string {
 	must(t, v.Call(t.Context(), http.MethodPost, "/orders", v.Order(func(o map[string]any) {
 		o["recipient"] = map[string]any{"name": "Ayşe Geheim", "phone": "05321234567"}
 	}), &created, "traceparent", traceparent))
+
 	return created.OrderID
 }
 
@@ -81,6 +85,7 @@ func startTraced(t *testing.T, receiver string, env ...string) *stackEnv {
 
 func TestTrace_FollowsAnOrderFromRequestToWebhook(t *testing.T) {
 	t.Parallel()
+
 	c, hooks := startCollector(t), receiveTraced(t)
 	s := startTraced(t, hooks.url, "TRACING_ENDPOINT="+c.url)
 	id := tracedOrder(t, s)
@@ -90,25 +95,30 @@ func TestTrace_FollowsAnOrderFromRequestToWebhook(t *testing.T) {
 		return hooks.saw(id, "Delivered") && len(spans["worker webhook delivery.status_changed"]) == 5 && len(spans["worker decide updates"]) > 0 &&
 			len(spans["gateway POST /api/vendor/v1/orders"]) > 0 && len(spans["gateway redis create_order"]) > 0
 	})
+
 	spans := c.of(trace)
 	creation := spans["gateway POST /api/vendor/v1/orders"]
 	if len(creation) != 1 {
 		t.Fatalf("%d creations among %v", len(creation), names(spans))
 	}
+
 	root := creation[0]
 	if root.parent() != "" || len(root.Links) != 1 || callersTrace != hexOf(root.Links[0].TraceId) || root.attribute("vendorapi.order") != id ||
 		root.attribute("vendorapi.account") != s.Demo.Account.AccountID || root.EndTimeUnixNano <= root.StartTimeUnixNano {
 		t.Errorf("the creation: %v", root)
 	}
+
 	script := spans["gateway redis create_order"]
 	if len(script) != 1 || script[0].parent() != root.id() || script[0].StartTimeUnixNano < root.StartTimeUnixNano || script[0].EndTimeUnixNano > root.EndTimeUnixNano {
 		t.Errorf("its script: %v", script)
 	}
+
 	for _, decision := range spans["worker decide updates"] {
 		if decision.parent() != root.id() || decision.attribute("vendorapi.moves") == "" {
 			t.Errorf("a decision: %v", decision)
 		}
 	}
+
 	sent := map[string]bool{}
 	for _, attempt := range spans["worker webhook delivery.status_changed"] {
 		if attempt.parent() != root.id() || attempt.attribute("vendorapi.order") != id {
@@ -116,6 +126,7 @@ func TestTrace_FollowsAnOrderFromRequestToWebhook(t *testing.T) {
 		}
 		sent["00-"+trace+"-"+attempt.id()+"-01"] = true
 	}
+
 	hooks.mu.Lock()
 	defer hooks.mu.Unlock()
 	for _, parent := range hooks.parents[id] {
@@ -123,6 +134,7 @@ func TestTrace_FollowsAnOrderFromRequestToWebhook(t *testing.T) {
 			t.Errorf("the receiver was sent %q, which is no attempt of %v", parent, sent)
 		}
 	}
+
 	for _, secret := range []string{"Geheim", "5321234567", "Bahariye", s.Demo.Account.ClientSecret, s.Demo.AdminKey, hooks.url} {
 		if bytes.Contains(c.raw, []byte(secret)) {
 			t.Errorf("a span contains %q", secret)
@@ -132,6 +144,7 @@ func TestTrace_FollowsAnOrderFromRequestToWebhook(t *testing.T) {
 
 func TestTrace_IsOffUnlessAskedFor(t *testing.T) {
 	t.Parallel()
+
 	c, hooks := startCollector(t), receiveTraced(t)
 	// The SDK's own variable switches nothing on.
 	s := startTraced(t, hooks.url, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.url)
@@ -145,6 +158,7 @@ func TestTrace_IsOffUnlessAskedFor(t *testing.T) {
 			t.Errorf("the receiver was sent traceparent %s", parent)
 		}
 	}
+
 	if len(c.raw) > 0 {
 		t.Errorf("%d bytes of traces were sent", len(c.raw))
 	}
@@ -197,13 +211,16 @@ func startCollector(t *testing.T) *otlpCollector {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
+
 		c.take(request, body)
 		answer, _ := proto.Marshal(new(collector.ExportTraceServiceResponse))
 		w.Header().Set("Content-Type", "application/x-protobuf")
 		_, _ = w.Write(answer)
 	}))
+
 	t.Cleanup(server.Close)
 	c.url = server.URL
+
 	return c
 }
 
@@ -218,6 +235,7 @@ func (c *otlpCollector) take(request *collector.ExportTraceServiceRequest, body 
 				program = a.Value.GetStringValue()
 			}
 		}
+
 		for _, scope := range resource.ScopeSpans {
 			for _, span := range scope.Spans {
 				c.spans = append(c.spans, received{program, span})

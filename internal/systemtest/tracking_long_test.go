@@ -43,6 +43,7 @@ func newTrackingEnv(t *testing.T, base *testenv.Env) *trackingEnv {
 		}
 		pages.Handler().ServeHTTP(w, r)
 	})).URL
+
 	return e
 }
 
@@ -82,6 +83,7 @@ func renew(p *Page) { eval[bool](p, "window.dispatchEvent(new Event('online'))")
 
 func TestTracking_EveryoneCanUseEveryPage(t *testing.T) {
 	t.Parallel()
+
 	e := newTrackingEnv(t, testenv.New(t))
 	e.Fleet.Name = "Hızlı " + strings.Repeat("ve Güvenilir ", 8) + "Kurye"
 	e.vendor.Store.Name, e.vendor.Store.FleetName = strings.Repeat("Uzunisimlirestoranlarındanbiri", 4), e.Fleet.Name
@@ -117,6 +119,7 @@ func TestTracking_EveryoneCanUseEveryPage(t *testing.T) {
 // The page renews itself, says so to those who do not see it, and stops at the end.
 func TestTracking_FollowsTheOrderByItself(t *testing.T) {
 	t.Parallel()
+
 	e := newTrackingEnv(t, testenv.New(t))
 	o := e.order()
 	p := e.open(t)
@@ -127,6 +130,7 @@ func TestTracking_FollowsTheOrderByItself(t *testing.T) {
 	if said := p.Text("#said"); !strings.Contains(said, "On the way to you") {
 		t.Errorf("announced is %q", said)
 	}
+
 	e.locate(o)
 	renew(p)
 	p.WaitText("Your courier is about")
@@ -136,10 +140,12 @@ func TestTracking_FollowsTheOrderByItself(t *testing.T) {
 	if title := eval[string](p, "document.title"); title != "Delivered · Your delivery" {
 		t.Errorf("the title is %q", title)
 	}
+
 	before := e.renewals.Load()
 	for range 3 {
 		renew(p)
 	}
+
 	// A request of the test's own comes after those that the page had made by now.
 	if status := eval[int](p, "fetch(location.pathname + '/live').then(r => r.status)"); status != http.StatusOK {
 		t.Errorf("answered %d", status)
@@ -152,6 +158,7 @@ func TestTracking_FollowsTheOrderByItself(t *testing.T) {
 // A page that loses the service says so, keeps what it shows, and recovers.
 func TestTracking_SaysThatTheConnectionIsLost(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
 	e := newTrackingEnv(t, testenv.NewOn(t, server))
 	o := e.order()

@@ -37,11 +37,13 @@ func (p *Page) bringAxe() error {
 	if there || err != nil {
 		return err
 	}
+
 	// It cannot compute contrasts on a gradient, such as that of a table's edge.
 	_, err = browser.Evaluate[nothing](p.Tab, axe+`
 		const plain = new CSSStyleSheet();
 		plain.replaceSync('.table-box { background: none !important; }');
 		document.adoptedStyleSheets = [plain];`)
+
 	return err
 }
 
@@ -57,6 +59,7 @@ func (p *Page) Usable() {
 			}
 		}
 	}
+
 	collect("", "rules()", "structure()", "overflow()", "amounts()", "cut()")
 	p.must(p.SetScheme("dark"))
 	collect("dark: ", "rules('color-contrast')")
@@ -87,10 +90,12 @@ func (p *Page) keyboard() (faults []string) {
 		if focus.Path == last && !focus.Date { // a date has three stops
 			return append(faults, "the tab key does not leave: "+focus.HTML)
 		}
+
 		last = focus.Path
 		if !focus.Shown {
 			faults = append(faults, "does not show that it has the focus: "+focus.HTML)
 		}
 	}
+
 	return faults
 }

@@ -22,10 +22,12 @@ func TestPrograms_SayWhichReleaseTheyAre(t *testing.T) {
 // Whoever runs the service reads there what an upgrade asks of him.
 func TestChangelog_NamesWhatIsNotReleasedAndEachRelease(t *testing.T) {
 	t.Parallel()
+
 	headings := regexp.MustCompile(`(?m)^## .*$`).FindAllString(readFile(t, "CHANGELOG.md"), -1)
 	if len(headings) == 0 || headings[0] != "## [Unreleased]" {
 		t.Fatalf("%q", headings)
 	}
+
 	for _, h := range headings[1:] {
 		if !regexp.MustCompile(`^## \[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d$`).MatchString(h) {
 			t.Errorf("%q names no release and its day", h)
