@@ -54,6 +54,7 @@ func TestCompose_WorksAsAUserRunsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	d := &docker{dir: dir, checkout: filepath.Join(dir, "checkout"), env: []string{
 		"DOCKER_CONFIG=" + filepath.Join(dir, "config"), "COURIER_STEP=300ms", "COMPOSE_FILE=docker-compose.yml:../overrides.yml",
 	}}
@@ -61,9 +62,11 @@ func TestCompose_WorksAsAUserRunsIt(t *testing.T) {
 	if err != nil && ctx.Err() == nil {
 		d.complain()
 	}
+
 	if err := errors.Join(err, d.remove()); err != nil {
 		t.Fatal(err)
 	}
+
 	say("compose-test: passed, nothing is left")
 }
 
@@ -74,6 +77,7 @@ func (d *docker) run(ctx context.Context) (err error) {
 	if d.module, err = stack.ModuleDir(); err != nil {
 		return err
 	}
+
 	s := &story{docker: d, mux: http.NewServeMux(), env: map[string]string{}}
 	for _, step := range []struct {
 		name string
@@ -101,7 +105,9 @@ func (d *docker) run(ctx context.Context) (err error) {
 		}
 		say("%s: done in %.1f s", step.name, time.Since(since).Seconds())
 	}
+
 	s.print()
+
 	return nil
 }
 
@@ -147,12 +153,14 @@ func (s *story) prepare(ctx context.Context) error {
 	if err := os.Mkdir(s.checkout, 0o755); err != nil {
 		return err
 	}
+
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.installCompose(groupCtx) })
 	group.Go(func() error { return s.start(groupCtx) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
+
 	_, err := s.command(ctx, "sh", "-ec", `cd "$1"; git ls-files -z --cached --others --exclude-standard | tar -c --null --ignore-failed-read -T - | tar -x -C "$2"
 		cd "$2"; make -s env ENVIRONMENT=sandbox CERTIFICATE=yes
 		printf "ADMIN_KEYS='# of operators\nayse:sha256:%s\n'\n" "$(printf %s "$3" | sha256sum | cut -d ' ' -f 1)" >> .env`, "sh", s.module, s.checkout, operatorKey)
@@ -165,6 +173,7 @@ func (s *story) prepare(ctx context.Context) error {
 	if err := s.docker.load(ctx); err != nil {
 		return err
 	}
+
 	return s.overrides(ctx)
 }
 
@@ -184,11 +193,14 @@ func (s *story) build(ctx context.Context, version, revision string) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = fmt.Fprintf(f, "VERSION=%s\nREVISION=%s\n", version, revision)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
+
 	_, err = s.compose(ctx, "build")
+
 	return err
 }
 
@@ -200,6 +212,7 @@ func (s *story) up(ctx context.Context) error {
 		_, err := s.compose(ctx, append([]string{"--profile", "*", "up", "-d", "--wait"}, s.project.ServiceNames()...)...)
 		started <- err
 	}()
+
 	var all map[string]*container
 	err := harness.Await(ctx, "healthy containers", 5*time.Minute, 200*time.Millisecond, func() (done bool, err error) {
 		select {
@@ -210,22 +223,27 @@ func (s *story) up(ctx context.Context) error {
 			done = true
 		default:
 		}
+
 		if all, err = s.containers(ctx); err != nil {
 			return false, err
 		}
+
 		for name, c := range all {
 			if s.started[name] == 0 && c.State.Health.Status == "healthy" {
 				s.started[name] = time.Since(c.State.StartedAt)
 			}
 		}
+
 		return done, nil
 	})
 	if err != nil {
 		return err
 	}
+
 	if len(all) != len(s.project.Services) {
 		return fmt.Errorf("%d containers, %d services", len(all), len(s.project.Services))
 	}
+
 	return s.open(ctx)
 }
 
@@ -235,10 +253,12 @@ func (s *story) open(ctx context.Context) error {
 		BaseURL: "http://127.0.0.1:8080", OpsURL: "http://127.0.0.1:8081", PanelURL: "http://127.0.0.1:8090",
 		AdminKey: s.env["ADMIN_KEY"], ReportsToken: s.env["REPORTS_TOKEN"],
 	}
+
 	coverage, err := os.ReadFile(filepath.Join(s.module, "internal", "stack", "coverage.geojson"))
 	if err != nil {
 		return err
 	}
+
 	admin := client.New(s.demo.OpsURL+"/api/admin/v1", 2)
 	admin.Bearer = s.demo.AdminKey
 	if err := admin.Call(ctx, http.MethodPost, "/fleets", map[string]any{
@@ -246,10 +266,13 @@ func (s *story) open(ctx context.Context) error {
 	}, &s.demo.Fleet); err != nil {
 		return err
 	}
+
 	if s.apis, err = s.demo.Connect(ctx, client.New("", 16)); err != nil {
 		return err
 	}
+
 	go s.receivers(ctx, s.mux)
+
 	return nil
 }
 
@@ -261,6 +284,7 @@ func (s *story) hardened(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		if want.MemLimit == 0 || limit != int64(want.MemLimit) {
 			return fmt.Errorf("its memory is limited to %d bytes, not %d", limit, want.MemLimit)
 		}
@@ -279,6 +303,7 @@ func (s *story) hardened(ctx context.Context) error {
 		if uid, _, _ := strings.Cut(status(process, "Uid"), "\t"); uid == "0" {
 			return errors.New("it runs as root")
 		}
+
 		mounts, err := os.ReadFile(process + "/mountinfo")
 		if err != nil {
 			return err
@@ -286,6 +311,7 @@ func (s *story) hardened(ctx context.Context) error {
 		if readOnly := regexp.MustCompile(`(?m)^\d+ \d+ \S+ \S+ / ro,`).Match(mounts); readOnly != want.ReadOnly {
 			return fmt.Errorf("its root is read-only: %v, not %v", readOnly, want.ReadOnly)
 		}
+
 		return nil
 	})
 }
@@ -296,6 +322,7 @@ func (s *story) block(document, text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for _, b := range regexp.MustCompile("(?s)```sh\n(.*?)```|(?:\n    [^\n]*)(?:\n+    [^\n]*)*").FindAllStringSubmatch(string(content), -1) {
 		if found := b[0] + b[1]; strings.Contains(found, text) {
 			if b[1] != "" {
@@ -304,6 +331,7 @@ func (s *story) block(document, text string) (string, error) {
 			return strings.ReplaceAll(b[0], "\n    ", "\n"), nil
 		}
 	}
+
 	return "", fmt.Errorf("%s has no block with %q", document, text)
 }
 
@@ -313,12 +341,15 @@ func (s *story) shell(ctx context.Context, document, text, before string, replac
 	if err != nil {
 		return err
 	}
+
 	for i := 0; i < len(replace); i += 2 {
 		if !strings.Contains(script, replace[i]) {
 			return fmt.Errorf("%s: nothing there is %q", document, replace[i])
 		}
 	}
+
 	_, err = s.command(ctx, "sh", "-ec", before+"\n"+strings.NewReplacer(replace...).Replace(script))
+
 	return err
 }
 
@@ -331,6 +362,7 @@ func (s *story) secure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(certificate)
 	secure := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots}}}
@@ -340,16 +372,19 @@ func (s *story) secure(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		req.Header.Set("Authorization", "Bearer "+operatorKey)
 		resp, err := secure.Do(req)
 		if err != nil {
 			return err
 		}
+
 		resp.Body.Close()
 		if resp.ProtoMajor != 2 || resp.StatusCode != status {
 			return fmt.Errorf("%s answers %d with %s", req.URL, resp.StatusCode, resp.Proto)
 		}
 	}
+
 	return nil
 }
 
@@ -364,24 +399,29 @@ func (s *story) walk(ctx context.Context) error {
 	if v.WebhookSecret, err = v.SetWebhook(ctx, "http://"+receiverAddr+"/walk"); err != nil {
 		return err
 	}
+
 	data := filepath.Join(s.dir, "walk")
 	if err := os.MkdirAll(filepath.Join(data, "logs"), 0o755); err != nil {
 		return err
 	}
+
 	log, err := os.Create(filepath.Join(data, "logs", "receive.log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close()
+
 	hook, err := receiver.New(receiver.Options{Secrets: []string{v.WebhookSecret}, Seen: func(e receiver.Event, _ bool) { fmt.Fprintln(log, e) }})
 	if err != nil {
 		return err
 	}
+
 	s.mux.Handle("/walk", hook)
 	if err := os.WriteFile(filepath.Join(data, "demo.env"), fmt.Appendf(nil, "BASE_URL=%s\nCLIENT_ID=%s\nCLIENT_SECRET=%s\nFLEET_ID=%s\n",
 		s.demo.BaseURL, v.ClientID, v.ClientSecret, s.demo.Fleet.FleetID), 0o600); err != nil {
 		return err
 	}
+
 	return s.shell(ctx, "README.md", "A-1001", "export DATA_DIR="+data)
 }
 
@@ -390,20 +430,25 @@ func (s *story) day(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	demo := s.demo
 	demo.Account = v.DemoAccount
 	if demo.Webhook.Secret, err = v.SetWebhook(ctx, "http://"+receiverAddr+"/day"); err != nil {
 		return err
 	}
+
 	d, err := day.New(day.Options{Demo: demo, Orders: 150})
 	if err != nil {
 		return err
 	}
+
 	s.mux.Handle("/day", d)
 	if err := d.Run(ctx, os.Stdout); err != nil {
 		return err
 	}
+
 	say("150 orders of every kind: answers, webhooks, histories and the reports agree")
+
 	return s.download(ctx)
 }
 
@@ -421,19 +466,23 @@ func (s *story) runbook(ctx context.Context) error {
 		if c.IsByHand() {
 			continue
 		}
+
 		script := commands.Source("compose") + c.Line
 		out, err := s.command(ctx, "sh", "-c", "exec 2>&1\n"+script)
 		var ended *exec.ExitError
 		if errors.As(err, &ended) {
 			err = ended // without the script
 		}
+
 		failed = errors.Join(failed, c.CheckOutcome(out, err))
 		ran++
 	}
+
 	say("%d of %d commands were run", ran, len(runbook))
 	if ran < commands.RunWithCompose {
 		failed = errors.Join(failed, fmt.Errorf("%d commands were run, want %d", ran, commands.RunWithCompose))
 	}
+
 	return failed
 }
 
@@ -444,16 +493,19 @@ func (s *story) download(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	req.Header.Set("Authorization", "Bearer "+s.demo.ReportsToken)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
+
 	content, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK || !strings.HasPrefix(string(content), "PK") {
 		return fmt.Errorf("the XLSX file was answered %d with %d bytes: %w", resp.StatusCode, len(content), err)
 	}
+
 	return nil
 }
 
@@ -476,7 +528,9 @@ func (s *story) operate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	withImages := strings.Join(s.project.ServiceNames(), " ")
+
 	return s.shell(ctx, document, "docker compose logs -f alerts", "", "up -d --wait", "up -d --wait "+withImages, "logs -f alerts", "logs alerts")
 }
 
@@ -485,6 +539,7 @@ func (s *story) kills(ctx context.Context) (err error) {
 	if s.load, err = openLoad(ctx, s.apis, s.mux); err != nil {
 		return err
 	}
+
 	err = s.load.during(ctx, func(ctx context.Context) error {
 		for _, name := range []string{"gateway-1", "worker-1", "redis", "clickhouse", "reporting", "balancer"} {
 			if err := s.kill(ctx, name); err != nil {
@@ -496,10 +551,12 @@ func (s *story) kills(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+
 	say("%s", s.load.report())
 	if err := s.load.delivered(ctx); err != nil {
 		return err
 	}
+
 	return s.reconcile(ctx)
 }
 
@@ -507,10 +564,12 @@ func (s *story) kill(ctx context.Context, name string) error {
 	if err := harness.Sleep(ctx, 3*time.Second); err != nil { // orders come meanwhile
 		return err
 	}
+
 	all, err := s.containers(ctx)
 	if err != nil {
 		return err
 	}
+
 	pid := mainProcess(all[name].ID)
 	since := time.Now()
 	if pid == 0 {
@@ -519,14 +578,17 @@ func (s *story) kill(ctx context.Context, name string) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return err
 	}
+
 	restarts := all[name].RestartCount
 	err = harness.Await(ctx, "its restart", 2*time.Minute, 100*time.Millisecond, func() (bool, error) {
 		all, err := s.containers(ctx)
 		return err == nil && all[name].RestartCount > restarts && all[name].State.Health.Status == "healthy", err
 	})
+
 	if err == nil {
 		say("%s: killed, restarted by Docker and healthy after %.1f s", name, time.Since(since).Seconds())
 	}
+
 	return err
 }
 
@@ -545,6 +607,7 @@ func (s *story) replace(ctx context.Context) error {
 	if err := s.build(ctx, "1.1.0", "second"); err != nil {
 		return err
 	}
+
 	err := s.load.during(ctx, func(ctx context.Context) error {
 		return s.shell(ctx, "docs/operations.md", "git checkout $REVISION && docker compose build", "",
 			"REVISION=…", "REVISION=second", "git checkout $REVISION && docker", "docker")
@@ -552,24 +615,28 @@ func (s *story) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	say("%s", s.load.report())
 	for name, port := range map[string]string{"gateway-1": "8181", "gateway-2": "8281", "worker-1": "8082", "worker-2": "8092", "reporting": "8083"} {
 		resp, err := http.Get("http://127.0.0.1:" + port + "/metrics")
 		if err != nil {
 			return err
 		}
+
 		metrics, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil || !strings.Contains(string(metrics), `revision="second",version="1.1.0"`) {
 			return fmt.Errorf("%s is not of the second build: %w", name, err)
 		}
 	}
+
 	if err := s.load.delivered(ctx); err != nil {
 		return err
 	}
 	if err := s.measure(ctx); err != nil {
 		return err
 	}
+
 	return s.reconcile(ctx)
 }
 
@@ -579,15 +646,18 @@ func (s *story) restore(ctx context.Context) error {
 	if err := s.shell(ctx, document, inBackup, ""); err != nil {
 		return err
 	}
+
 	functions, err := s.block(document, inBackup)
 	if err != nil {
 		return err
 	}
+
 	functions, _, _ = strings.Cut(functions, inBackup)
 	said, err := s.command(ctx, "sh", "-ec", functions+"in_backups sh -c 'cd /backups && ls -d *Z'")
 	if err != nil {
 		return err
 	}
+
 	made := strings.Fields(said)
 	if len(made) != 2 { // the service made one when it was started
 		return fmt.Errorf("the volume has the backups %q", made)
@@ -595,10 +665,12 @@ func (s *story) restore(ctx context.Context) error {
 	if err := s.load.createUnsaved(ctx); err != nil {
 		return err
 	}
+
 	script, err := s.block(document, "RENAME DATABASE")
 	if err != nil {
 		return err
 	}
+
 	script = functions + regexp.MustCompile(`B=\S+`).ReplaceAllString(script, "B=/backups/"+slices.Max(made))
 	if _, err := s.command(ctx, "sh", "-ec", script); err != nil {
 		return err
@@ -609,6 +681,7 @@ func (s *story) restore(ctx context.Context) error {
 	if err := s.load.unsavedGone(ctx); err != nil {
 		return err
 	}
+
 	say("all %d orders are there on this host, the %d from after the backup are not; now as on a new one", len(s.load.orders), len(s.load.unsaved))
 
 	drill, err := s.block(document, "make restore DRILL=yes FROM=drill")
@@ -618,6 +691,7 @@ func (s *story) restore(ctx context.Context) error {
 	if _, err := s.command(ctx, "sh", "-ec", functions+drill); err != nil {
 		return err
 	}
+
 	say("make restore DRILL=yes of a backup that was copied out: all is well")
 
 	// What its owner has kept elsewhere: .env, and the folder of backups as the volume has it.
@@ -627,6 +701,7 @@ func (s *story) restore(ctx context.Context) error {
 		cp "$1.env" .env; echo "BACKUPS=$1" >> .env`, "sh", backups); err != nil {
 		return err
 	}
+
 	script = regexp.MustCompile(`(?s)docker compose exec -T clickhouse sh -c.*?RENAME[^\n]*\n`).ReplaceAllString(script, "")
 	if _, err := s.command(ctx, "sh", "-ec", script); err != nil {
 		return err
@@ -640,12 +715,15 @@ func (s *story) restore(ctx context.Context) error {
 	if err := s.load.known(ctx); err != nil {
 		return err
 	}
+
 	say("all %d orders are there", len(s.load.orders))
 	// And it goes on.
 	if err := s.load.during(ctx, func(ctx context.Context) error { return harness.Sleep(ctx, 3*time.Second) }); err != nil {
 		return err
 	}
+
 	say("%s", s.load.report())
+
 	return s.load.delivered(ctx)
 }
 
@@ -654,6 +732,7 @@ func (s *story) down(ctx context.Context) error {
 	if _, err := s.compose(ctx, "--profile", "*", "down", "-v"); err != nil {
 		return err
 	}
+
 	for _, list := range [][]string{{"ps", "-aq"}, {"volume", "ls", "-q"}, {"network", "ls", "-q", "--filter", "type=custom"}} {
 		said, err := s.command(ctx, "docker", list...)
 		if err != nil {
@@ -663,6 +742,7 @@ func (s *story) down(ctx context.Context) error {
 			return fmt.Errorf("docker %s: %s", strings.Join(list, " "), said)
 		}
 	}
+
 	return nil
 }
 
@@ -675,14 +755,17 @@ func (s *story) measure(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		var image struct{ Size int64 }
 		if err := s.api(ctx, "/images/"+c.Image+"/json", &image); err != nil {
 			return err
 		}
+
 		mu.Lock()
 		defer mu.Unlock()
 		s.memory[c.Service] = fmt.Sprintf("%d of %d MiB", used>>20, limit>>20)
 		s.sizes[c.Service] = fmt.Sprintf("%s\t%d MB", c.Config.Image, image.Size/1e6)
+
 		return nil
 	})
 }
@@ -695,6 +778,7 @@ func (s *story) print() {
 	for _, name := range names {
 		fmt.Fprintf(table, "%s\t%s\t%.1f s\t%s\n", name, s.sizes[name], s.started[name].Seconds(), s.memory[name])
 	}
+
 	_ = table.Flush() // a terminal that is gone changes nothing
 	fmt.Println("sizes of images but vendorapi are those of this test's own, which have all of Debian's packages in them")
 }

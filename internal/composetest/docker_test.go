@@ -68,10 +68,12 @@ func (d *docker) command(ctx context.Context, name string, args ...string) (stri
 		fmt.Fprintf(log, "%s %s: %v\n%s%s\n", name, strings.Join(args, " "), err, &out, &complaints)
 		log.Close()
 	}
+
 	if err != nil {
 		said := out.String() + complaints.String()
 		return out.String(), fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, said[max(0, len(said)-3000):])
 	}
+
 	return out.String(), nil
 }
 
@@ -99,11 +101,14 @@ func startLoopback() error {
 		return err
 	}
 	defer unix.Close(fd)
+
 	loopback, err := unix.NewIfreq("lo")
 	if err != nil {
 		return err
 	}
+
 	loopback.SetUint16(unix.IFF_UP)
+
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, loopback)
 }
 
@@ -116,12 +121,14 @@ func (d *docker) start(ctx context.Context) error {
 		return err
 	}
 	defer out.Close()
+
 	// The new namespace of processes needs a /proc of its own; docker-init takes up
 	// what containers leave.
 	d.daemon = exec.Command("sh", "-ec", `mount --make-rprivate / && mount -t proc proc /proc && exec docker-init -- dockerd "$@"`, "dockerd",
 		"--data-root", filepath.Join(d.dir, "data"), "--exec-root", filepath.Join(d.dir, "exec"), "--pidfile", filepath.Join(d.dir, "docker.pid"),
 		"-H", "unix://"+socket, "--iptables=false", "--ip6tables=false", "--bridge=none",
 		"--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", "/"+filepath.Base(d.dir))
+
 	d.daemon.Stdout, d.daemon.Stderr = out, out
 	d.daemon.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS, Setsid: true, Pdeathsig: syscall.SIGKILL,
@@ -137,9 +144,11 @@ func (d *docker) start(ctx context.Context) error {
 			close(d.ended)
 		}
 	}()
+
 	if err := <-started; err != nil {
 		return fmt.Errorf("start dockerd: %w", err)
 	}
+
 	d.env = append(d.env, "DOCKER_HOST=unix://"+socket)
 	d.http = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -152,10 +161,12 @@ func (d *docker) start(ctx context.Context) error {
 			return d.api(ctx, "/info", nil) == nil, nil
 		}
 	})
+
 	if err != nil {
 		said, _ := os.ReadFile(log)
 		return fmt.Errorf("%w\n%s", err, said[max(0, len(said)-3000):])
 	}
+
 	return nil
 }
 
@@ -164,6 +175,7 @@ func (d *docker) stop() {
 	if d.ended == nil || d.daemon.Process == nil {
 		return
 	}
+
 	_ = d.daemon.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-d.ended:
@@ -180,6 +192,7 @@ func (d *docker) removeGroups() error {
 		found, _ := filepath.Glob(filepath.Join(top, filepath.Base(d.dir)))
 		groups = append(groups, found...)
 	}
+
 	var failed error
 	for _, top := range groups {
 		var below []string
@@ -189,10 +202,12 @@ func (d *docker) removeGroups() error {
 			}
 			return nil
 		})
+
 		for _, group := range slices.Backward(below) {
 			failed = errors.Join(failed, os.Remove(group))
 		}
 	}
+
 	return failed
 }
 
@@ -207,6 +222,7 @@ func (d *docker) api(ctx context.Context, path string, dst any) error {
 		return err
 	}
 	defer resp.Body.Close()
+
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound:
@@ -214,9 +230,11 @@ func (d *docker) api(ctx context.Context, path string, dst any) error {
 	default:
 		return fmt.Errorf("docker answers %s with %d", path, resp.StatusCode)
 	}
+
 	if dst == nil {
 		return nil
 	}
+
 	return json.NewDecoder(resp.Body).Decode(dst)
 }
 
@@ -226,6 +244,7 @@ func (d *docker) installCompose(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	built := filepath.Join(cache, "cmd")
 	if _, err := os.Stat(built); err != nil {
 		say("building %s, once: about three minutes", composeModule)
@@ -233,10 +252,12 @@ func (d *docker) installCompose(ctx context.Context) error {
 			return err
 		}
 	}
+
 	plugins := filepath.Join(d.dir, "config", "cli-plugins")
 	if err := os.MkdirAll(plugins, 0o700); err != nil {
 		return err
 	}
+
 	return os.Symlink(built, filepath.Join(plugins, "docker-compose"))
 }
 
@@ -259,12 +280,14 @@ func (d *docker) load(ctx context.Context) error {
 	if d.project, err = options.LoadProject(ctx); err != nil {
 		return err
 	}
+
 	for name, s := range d.project.Services {
 		if slices.Contains(noImage, imageName(s.Image)) {
 			say("left out: %s, for %s there is no package", name, s.Image)
 			delete(d.project.Services, name)
 		}
 	}
+
 	return nil
 }
 
@@ -285,14 +308,17 @@ func (d *docker) makeImages(ctx context.Context) error {
 			wanted = append(wanted, s.Image)
 			continue
 		}
+
 		file, err := os.ReadFile(filepath.Join(s.Build.Context, s.Build.Dockerfile))
 		if err != nil {
 			return err
 		}
+
 		for _, m := range from.FindAllStringSubmatch(string(file), -1) {
 			wanted = append(wanted, m[1])
 		}
 	}
+
 	slices.Sort(wanted)
 	wanted = slices.DeleteFunc(slices.Compact(wanted), func(image string) bool { return image == "scratch" })
 	images := filepath.Join(d.module, "internal", "composetest", "images")
@@ -303,6 +329,7 @@ func (d *docker) makeImages(ctx context.Context) error {
 	if _, err := d.command(ctx, "docker", "import", root, "packages"); err != nil {
 		return err
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	for _, image := range wanted {
 		group.Go(func() error {
@@ -310,18 +337,22 @@ func (d *docker) makeImages(ctx context.Context) error {
 			if name == "golang" {
 				return d.makeToolchain(ctx, images, root, image)
 			}
+
 			file := filepath.Join(images, name+".Dockerfile")
 			if _, err := os.Stat(file); err != nil {
 				return fmt.Errorf("%s cannot be fetched here, and no internal/composetest/images/%s.Dockerfile makes it", image, name)
 			}
+
 			// The old builder needs no plugin.
 			_, err := d.command(ctx, "env", "DOCKER_BUILDKIT=0", "docker", "build", "--network", "none", "-t", image, "-f", file, images)
 			if name == "clickhouse-server" {
 				say("a stand-in for %s: the engine of internal/devclickhouse, libchdb %s", image, libchdb.Version)
 			}
+
 			return err
 		})
 	}
+
 	return group.Wait()
 }
 
@@ -340,10 +371,12 @@ func (d *docker) overrides(ctx context.Context) error {
 	if _, err := d.online(ctx, "sh", "-ec", `CGO_ENABLED=0 go build -o "$1" ./internal/devclickhouse; "$1" install`, "sh", engine); err != nil {
 		return err
 	}
+
 	library, err := libchdb.Find()
 	if err != nil {
 		return err
 	}
+
 	var text strings.Builder
 	text.WriteString("services:\n")
 	for name, service := range d.project.Services {
@@ -351,16 +384,19 @@ func (d *docker) overrides(ctx context.Context) error {
 			fmt.Fprintf(&text, "  %s: {build: {network: none}}\n", name)
 		}
 	}
+
 	fmt.Fprintf(&text, "  clickhouse: {volumes: [%q, %q]}\n", engine+":/opt/devclickhouse:ro", library+":/opt/libchdb.so:ro")
 	// haproxy wants two descriptors and a little for each of its maxconn.
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return err
 	}
+
 	if limit.Max < 40_000 {
 		say("this machine allows a process %d descriptors: the balancer is started with fewer connections", limit.Max)
 		fmt.Fprintf(&text, "  balancer: {command: [-f, /usr/local/etc/haproxy/haproxy.cfg, -n, %q]}\n", strconv.FormatUint(limit.Max/4, 10))
 	}
+
 	return os.WriteFile(filepath.Join(d.dir, "overrides.yml"), []byte(text.String()), 0o600)
 }
 
@@ -375,10 +411,12 @@ func (d *docker) packages(ctx context.Context, images string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	root := filepath.Join(cache, fmt.Sprintf("%.8x.tar", sha256.Sum256(list)))
 	if info, err := os.Stat(root); err == nil && time.Since(info.ModTime()) < 24*time.Hour {
 		return root, nil
 	}
+
 	began := time.Now()
 	partial := filepath.Join(d.dir, "packages.tar")
 	// wget is what public images of Alpine have; what is excluded, nobody uses here.
@@ -386,10 +424,13 @@ func (d *docker) packages(ctx context.Context, images string) (string, error) {
 		"--dpkgopt=path-exclude=/usr/share/javascript/*", "--dpkgopt=path-exclude=/usr/share/fonts/*", "--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/bin/promtool", "--dpkgopt=path-exclude=/usr/bin/amtool",
 		`--customize-hook=ln -s /bin/busybox "$1/usr/bin/wget"`, "bookworm", partial, filepath.Join(images, "sources.list"))
+
 	if err == nil {
 		_, err = d.command(ctx, "mv", partial, root)
 	}
+
 	say("fetched Debian's packages in %.0f s", time.Since(began).Seconds())
+
 	return root, err
 }
 
@@ -423,9 +464,11 @@ func (d *docker) containers(ctx context.Context) (map[string]*container, error) 
 		ID     string `json:"Id"`
 		Labels map[string]string
 	}
+
 	if err := d.api(ctx, "/containers/json?all=1&filters="+url.QueryEscape(`{"label":["com.docker.compose.oneoff=False"]}`), &list); err != nil {
 		return nil, err
 	}
+
 	all := map[string]*container{}
 	for _, entry := range list {
 		c := &container{Service: entry.Labels["com.docker.compose.service"]}
@@ -437,6 +480,7 @@ func (d *docker) containers(ctx context.Context) (map[string]*container, error) 
 			all[c.Service] = c
 		}
 	}
+
 	return all, nil
 }
 
@@ -454,6 +498,7 @@ func mainProcess(id string) int {
 			return pid
 		}
 	}
+
 	return 0
 }
 
@@ -476,6 +521,7 @@ func (d *docker) memory(ctx context.Context, c *container) (used, limit int64, e
 			Stats        map[string]int64
 		} `json:"memory_stats"`
 	}
+
 	err = d.api(ctx, "/containers/"+c.ID+"/stats?stream=false&one-shot=1", &stats)
 	m := stats.MemoryStats
 	return m.Usage - cmp.Or(m.Stats["total_inactive_file"], m.Stats["inactive_file"]), m.Limit, err
@@ -487,6 +533,7 @@ func (d *docker) atOnce(ctx context.Context, do func(ctx context.Context, c *con
 	if err != nil {
 		return err
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	for name, c := range all {
 		group.Go(func() error {
@@ -496,6 +543,7 @@ func (d *docker) atOnce(ctx context.Context, do func(ctx context.Context, c *con
 			return nil
 		})
 	}
+
 	return group.Wait()
 }
 
@@ -507,11 +555,13 @@ func leftOver(dir string) (found []string) {
 			found = append(found, "process "+string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
 		}
 	}
+
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {
 		if strings.Contains(line, dir) {
 			found = append(found, "mount "+line)
 		}
 	}
+
 	return found
 }

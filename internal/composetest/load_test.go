@@ -42,18 +42,21 @@ func (d *docker) receivers(ctx context.Context, h http.Handler) {
 			_ = harness.Sleep(ctx, 100*time.Millisecond)
 			continue
 		}
+
 		current := map[string]int{}
 		for name, c := range all {
 			if pid := mainProcess(c.ID); pid != 0 && (name == "worker-1" || name == "worker-2") {
 				current[c.ID+" "+strconv.Itoa(pid)] = pid
 			}
 		}
+
 		for key, server := range serving {
 			if current[key] == 0 {
 				_ = server.Close() // or the network of a container that has gone would stay
 				delete(serving, key)
 			}
 		}
+
 		for key, pid := range current {
 			if serving[key] != nil {
 				continue
@@ -64,8 +67,10 @@ func (d *docker) receivers(ctx context.Context, h http.Handler) {
 				go func() { _ = server.Serve(listener) }() // ends with Close
 			}
 		}
+
 		_ = harness.Sleep(ctx, 300*time.Millisecond)
 	}
+
 	for _, server := range serving {
 		_ = server.Close()
 	}
@@ -81,12 +86,15 @@ func listenIn(pid int) (listener net.Listener, err error) {
 		if network, err = os.Open(fmt.Sprintf("/proc/%d/ns/net", pid)); err != nil {
 			return
 		}
+
 		defer network.Close()
 		if err = unix.Setns(int(network.Fd()), unix.CLONE_NEWNET); err == nil {
 			listener, err = net.Listen("tcp", receiverAddr)
 		}
 	}()
+
 	<-done
+
 	return listener, err
 }
 
@@ -132,9 +140,11 @@ func openLoad(ctx context.Context, apis *stack.APIs, mux *http.ServeMux) (*load,
 		if l.hooks[v], err = receiver.New(receiver.Options{Secrets: []string{v.WebhookSecret}}); err != nil {
 			return nil, err
 		}
+
 		mux.Handle(path, l.hooks[v])
 		l.vendors = append(l.vendors, v)
 	}
+
 	return l, nil
 }
 
@@ -146,6 +156,7 @@ func (l *load) during(ctx context.Context, do func(ctx context.Context) error) e
 		defer close(stop)
 		return do(ctx)
 	})
+
 	for _, v := range l.vendors {
 		group.Go(func() error {
 			for {
@@ -160,6 +171,7 @@ func (l *load) during(ctx context.Context, do func(ctx context.Context) error) e
 			}
 		})
 	}
+
 	return group.Wait()
 }
 
@@ -170,6 +182,7 @@ func (l *load) create(ctx context.Context, v *stack.Vendor) error {
 	if err != nil {
 		return err
 	}
+
 	o := &order{vendor: v, body: body, key: v.AccountID + fmt.Sprint(content["externalOrderId"])}
 	began := time.Now()
 	for tries := 0; ; tries++ {
@@ -179,14 +192,17 @@ func (l *load) create(ctx context.Context, v *stack.Vendor) error {
 			if err := a.Into(&created); err != nil {
 				return err
 			}
+
 			o.id, o.answered = created.OrderID, a.Raw
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.orders = append(l.orders, o)
 			l.retries += tries
 			l.longest = max(l.longest, time.Since(began))
+
 			return nil
 		}
+
 		wait := 100 * time.Millisecond
 		if err == nil {
 			if err = a.Err(); a.Code != "SERVICE_UNAVAILABLE" {
@@ -194,6 +210,7 @@ func (l *load) create(ctx context.Context, v *stack.Vendor) error {
 			}
 			wait = max(wait, min(a.RetryAfter(), time.Second))
 		}
+
 		if time.Since(began) > giveUp {
 			return fmt.Errorf("order %s was refused for %v: %w", o.key, giveUp, err)
 		}
@@ -215,6 +232,7 @@ func (l *load) each(ctx context.Context, check func(context.Context, *order) err
 			return nil
 		})
 	}
+
 	return group.Wait()
 }
 
@@ -239,14 +257,17 @@ func (l *load) known(ctx context.Context) error {
 			return fmt.Errorf("webhooks: %d changed, not readable: %v", counts.Changed, maps.Collect(maps.All(counts.Invalid)))
 		}
 	}
+
 	return l.each(ctx, func(ctx context.Context, o *order) error {
 		again, err := o.vendor.Do(ctx, http.MethodPost, "/orders", o.body, "X-Idempotency-Key", o.key)
 		if err != nil {
 			return err
 		}
+
 		if again.Header.Get("Idempotent-Replayed") != "true" || !bytes.Equal(again.Raw, o.answered) {
 			return fmt.Errorf("its creation again: %s, not %s", again.Raw, o.answered)
 		}
+
 		for {
 			var read struct{ Status string }
 			a, err := o.vendor.Do(ctx, http.MethodGet, "/orders/"+o.id, nil)
@@ -256,12 +277,15 @@ func (l *load) known(ctx context.Context) error {
 				}
 				continue
 			}
+
 			if err == nil {
 				err = a.Into(&read)
 			}
+
 			if err == nil && read.Status != "Delivered" {
 				err = errors.New("is " + read.Status)
 			}
+
 			return err
 		}
 	})

@@ -16,16 +16,19 @@ var onServices = regexp.MustCompile(`docker compose (?:--profile observe )?(?:up
 // TestCompose_HasTheServicesThatTheRunbookNames also holds for commands that no test runs.
 func TestCompose_HasTheServicesThatTheRunbookNames(t *testing.T) {
 	t.Parallel()
+
 	p, err := loadProject(t, written())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	services := p.ServiceNames()
 
 	runbook, err := commands.ReadRunbook()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	found := 0
 	for _, c := range runbook {
 		for _, command := range onServices.FindAllStringSubmatch(c.WithoutComment(), -1) {
@@ -37,6 +40,7 @@ func TestCompose_HasTheServicesThatTheRunbookNames(t *testing.T) {
 			}
 		}
 	}
+
 	if found < 20 {
 		t.Errorf("found %d services in the runbook", found)
 	}
@@ -54,11 +58,14 @@ func servicesOf(words string) (services []string) {
 		if isValue || isOption {
 			continue
 		}
+
 		isProgram := strings.HasPrefix(word, "/") || word == "haproxy"
 		if isProgram {
 			break
 		}
+
 		services = append(services, word)
 	}
+
 	return services
 }

@@ -51,11 +51,13 @@ func loadProject(t *testing.T, env map[string]string) (*types.Project, error) {
 	for name, value := range env {
 		variables = append(variables, name+"="+value)
 	}
+
 	file := moduleFile(t, "docker-compose.yml")
 	options, err := cli.NewProjectOptions([]string{file}, cli.WithEnv(variables), cli.WithProfiles([]string{"*"}), cli.WithWorkingDirectory(filepath.Dir(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return options.LoadProject(t.Context())
 }
 
@@ -65,6 +67,7 @@ func written(more ...string) map[string]string {
 	for _, name := range keys {
 		env[name] = "value-of-" + name
 	}
+
 	for i := 0; i+1 < len(more); i += 2 {
 		env[more[i]] = more[i+1]
 	}
@@ -81,9 +84,11 @@ func programs(t *testing.T, p *types.Project) map[string]string {
 			files[name] = "configs" + strings.TrimPrefix(command[len(command)-1], "/configs")
 		}
 	}
+
 	if len(files) != 6 {
 		t.Fatalf("programs: %v", files)
 	}
+
 	return files
 }
 
@@ -120,27 +125,32 @@ var notOfBackup = []string{"AUDIT_DAYS", "CLICKHOUSE_READ_URL", "PANEL_SECURE_CO
 
 func TestCompose_PassesEveryVariableOfASettingsFile(t *testing.T) {
 	t.Parallel()
+
 	env := written()
 	for _, file := range []string{"configs/gateway.yaml", "configs/worker.yaml", "configs/reporting.yaml"} {
 		for _, name := range variablesOf(readFile(t, file)) {
 			env[name] = "passed-" + name
 		}
 	}
+
 	p, err := loadProject(t, env)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for service, file := range programs(t, p) {
 		variables := variablesOf(readFile(t, file))
 		if len(variables) < 15 {
 			t.Errorf("%s names %v", file, variables)
 		}
+
 		for _, name := range variables {
 			isOwn := slices.Contains(ownOfCompose, name)
 			isElsewhere := slices.Contains(notInCompose, name) || service == "backup" && (slices.Contains(notOfBackup, name) || isOwn)
 			if isElsewhere {
 				continue
 			}
+
 			value := p.Services[service].Environment[name]
 			switch {
 			case value == nil:
@@ -158,10 +168,12 @@ func TestCompose_PassesEveryVariableOfASettingsFile(t *testing.T) {
 // in two places.
 func TestCompose_HasNoDefaultsOfItsOwnButWhereItsPlaceWantsThem(t *testing.T) {
 	t.Parallel()
+
 	p, err := loadProject(t, written())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ofPlace := []string{"TRACKING_BASE_URL", "SHUTDOWN_DELAY", "MAX_CONNECTIONS_PER_IP", "PROXY_PROTOCOL_FROM", "PANEL_SECURE_COOKIES", "ENVIRONMENT"}
 	for service, file := range programs(t, p) {
 		for _, name := range variablesOf(readFile(t, file)) {
@@ -186,6 +198,7 @@ var documents = []string{
 
 func TestCompose_TakesEveryVariableThatADocumentPutsIntoEnv(t *testing.T) {
 	t.Parallel()
+
 	taken := variablesOf(readFile(t, "docker-compose.yml"))
 	found := 0
 	for _, document := range documents {
@@ -193,6 +206,7 @@ func TestCompose_TakesEveryVariableThatADocumentPutsIntoEnv(t *testing.T) {
 			if !strings.Contains(paragraph, "`.env`") {
 				continue
 			}
+
 			for _, name := range variable.FindAllString(paragraph, -1) {
 				found++
 				isSecretOfTarget := strings.HasPrefix(name, "DELIVER_") // in deliver.env
@@ -202,6 +216,7 @@ func TestCompose_TakesEveryVariableThatADocumentPutsIntoEnv(t *testing.T) {
 			}
 		}
 	}
+
 	if found < 10 {
 		t.Errorf("found %d variables of .env in the documents", found)
 	}
@@ -209,6 +224,7 @@ func TestCompose_TakesEveryVariableThatADocumentPutsIntoEnv(t *testing.T) {
 
 func TestCompose_TakesEverySecret(t *testing.T) {
 	t.Parallel()
+
 	for service, names := range map[string][]string{
 		"gateway-1": {"TOKEN_KEYS", "TRACKING_KEYS", "WEBHOOK_KEYS", "ADMIN_KEY", "ADMIN_KEYS"},
 		"worker-1":  {"WEBHOOK_KEYS"},
@@ -225,11 +241,13 @@ func TestCompose_TakesEverySecret(t *testing.T) {
 			}
 		}
 	}
+
 	// Its own secrets stand in a file that need not be there.
 	p, err := loadProject(t, written())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	files := p.Services["reporting"].EnvFiles
 	if len(files) != 1 || filepath.Base(files[0].Path) != "deliver.env" || files[0].Required {
 		t.Errorf("reporting reads %v", files)
@@ -238,6 +256,7 @@ func TestCompose_TakesEverySecret(t *testing.T) {
 
 func TestCompose_WantsTheEnvironmentToBeChosen(t *testing.T) {
 	t.Parallel()
+
 	env := written()
 	for _, value := range []string{"", "unset"} {
 		env["ENVIRONMENT"] = value
@@ -248,16 +267,19 @@ func TestCompose_WantsTheEnvironmentToBeChosen(t *testing.T) {
 			t.Errorf("ENVIRONMENT %q: %v", value, err)
 		}
 	}
+
 	for _, chosen := range []string{"sandbox", "production"} {
 		p, err := loadProject(t, written("ENVIRONMENT", chosen))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for service := range programs(t, p) {
 			if value := p.Services[service].Environment["ENVIRONMENT"]; value == nil || *value != chosen {
 				t.Errorf("%s is not in %s", service, chosen)
 			}
 		}
+
 		if value := p.Services["redis"].Environment["ENVIRONMENT"]; value == nil || *value != chosen {
 			t.Errorf("the users of Redis are not those of %s", chosen)
 		}
@@ -266,6 +288,7 @@ func TestCompose_WantsTheEnvironmentToBeChosen(t *testing.T) {
 
 func TestMakeEnv_WantsTheEnvironmentToBeChosen(t *testing.T) {
 	t.Parallel()
+
 	makeEnv := func(dir string, variables ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), "make", append([]string{"-s", "-f", moduleFile(t, "Makefile"), "env"}, variables...)...)
 		cmd.Dir = dir
@@ -275,6 +298,7 @@ func TestMakeEnv_WantsTheEnvironmentToBeChosen(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
+
 	for _, variables := range [][]string{nil, {"ENVIRONMENT="}, {"ENVIRONMENT=prod"}, {"ENVIRONMENT=Production"}} {
 		dir := t.TempDir()
 		out, err := makeEnv(dir, variables...)
@@ -283,22 +307,26 @@ func TestMakeEnv_WantsTheEnvironmentToBeChosen(t *testing.T) {
 			t.Errorf("%q: %v, %v, %s", variables, err, missing, out)
 		}
 	}
+
 	for _, chosen := range []string{"sandbox", "production"} {
 		dir := t.TempDir()
 		out, err := makeEnv(dir, "ENVIRONMENT="+chosen)
 		if err != nil {
 			t.Fatalf("%s: %v, %s", chosen, err, out)
 		}
+
 		file := filepath.Join(dir, ".env")
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		env := map[string]string{}
 		for line := range strings.Lines(string(content)) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 			env[name] = value
 		}
+
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 || env["ENVIRONMENT"] != chosen || len(env) != len(keys) {
 			t.Errorf("%s: %v, %v", chosen, info.Mode(), env)
 		}
@@ -317,10 +345,12 @@ func TestMakeEnv_WantsTheEnvironmentToBeChosen(t *testing.T) {
 // What a file says that is changed on the host is in force once its service is made again.
 func TestCompose_ProgramsReadTheSettingsOfThisFolder(t *testing.T) {
 	t.Parallel()
+
 	p, err := loadProject(t, written())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for service, file := range programs(t, p) {
 		isMounted := slices.ContainsFunc(p.Services[service].Volumes, func(v types.ServiceVolumeConfig) bool {
 			return v.Type == types.VolumeTypeBind && v.Source == moduleFile(t, file) && v.Target == "/"+file && v.ReadOnly
@@ -335,15 +365,18 @@ func TestCompose_ProgramsReadTheSettingsOfThisFolder(t *testing.T) {
 // not look into files that are mounted.
 func TestOperations_SayWhatIsMadeAgainForAFile(t *testing.T) {
 	t.Parallel()
+
 	_, section, found := strings.Cut(readFile(t, "docs/operations.md"), "\n## Changing a setting\n")
 	if !found {
 		t.Fatal("operations.md has no section Changing a setting")
 	}
+
 	section, _, _ = strings.Cut(section, "\n## ")
 	p, err := loadProject(t, written())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	mounted := 0
 	for service, s := range p.Services {
 		for _, v := range s.Volumes {
@@ -351,6 +384,7 @@ func TestOperations_SayWhatIsMadeAgainForAFile(t *testing.T) {
 			if v.Type != types.VolumeTypeBind || err != nil || !strings.HasPrefix(file, "configs/") {
 				continue
 			}
+
 			mounted++
 			isListed := false
 			for line := range strings.Lines(section) {
@@ -358,11 +392,13 @@ func TestOperations_SayWhatIsMadeAgainForAFile(t *testing.T) {
 				names := func(file string) bool { return strings.Contains(files, "`"+file+"`") }
 				isListed = isListed || (names(file) || names(filepath.Dir(file)+"/")) && strings.Contains(services, service)
 			}
+
 			if !isListed {
 				t.Errorf("the section does not say that %s is made again after a change of %s", service, file)
 			}
 		}
 	}
+
 	if mounted < 15 {
 		t.Errorf("%d files are mounted", mounted)
 	}
@@ -379,24 +415,29 @@ var tag = regexp.MustCompile(`^([a-z/-]+):v?(\d+)\.(\d+)(?:\.(\d+))?(?:-[a-z]+)?
 
 func TestCompose_ImagesAreOfPatchedLines(t *testing.T) {
 	t.Parallel()
+
 	text := readFile(t, "docker-compose.yml")
 	p, err := loadProject(t, written())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, s := range p.Services {
 		if s.Build != nil {
 			continue
 		}
+
 		parts := tag.FindStringSubmatch(s.Image)
 		if parts == nil {
 			t.Errorf("%s: what release is %s?", name, s.Image)
 			continue
 		}
+
 		var release [3]int
 		for i, digits := range parts[2:] {
 			release[i], _ = strconv.Atoi(digits) // none: 0
 		}
+
 		least, known := leastImages[parts[1]]
 		if !known || slices.Compare(release[:], least[:]) < 0 {
 			t.Errorf("%s: %s is older than %v", name, s.Image, least)

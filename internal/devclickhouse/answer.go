@@ -38,13 +38,16 @@ func newAnswer(w http.ResponseWriter, q *request, format string) *answer {
 	if q.wait {
 		a.limit = math.MaxInt
 	}
+
 	if q.compress {
 		a.blocks = chcompress.NewWriter(chcompress.LevelZero, chcompress.LZ4)
 	}
+
 	h := w.Header()
 	h.Set("Content-Type", contentType(format))
 	h.Set("X-ClickHouse-Format", format)
 	h.Set("X-ClickHouse-Exception-Tag", a.tag)
+
 	return a
 }
 
@@ -71,6 +74,7 @@ func (a *answer) flush() error {
 	if len(a.held) == 0 {
 		return nil // net/http adds Content-Length: 0, which clickhouse-go takes for "no rows"
 	}
+
 	a.started = true
 	for block := range slices.Chunk(a.held, blockSize) {
 		if a.blocks != nil {
@@ -79,12 +83,15 @@ func (a *answer) flush() error {
 			}
 			block = a.blocks.Data
 		}
+
 		if _, err := a.w.Write(block); err != nil {
 			a.gone = true
 			return err
 		}
 	}
+
 	a.held = a.held[:0]
+
 	return nil
 }
 
@@ -97,6 +104,7 @@ func (a *answer) fail(e *libchdb.Exception) {
 		refuse(a.w, e)
 		return
 	}
+
 	// Not in a block: clickhouse-go searches what came over the wire.
 	fmt.Fprintf(a.w, "\r\n__exception__\r\n%s\r\n%s\n%d %s\r\n__exception__\r\n", a.tag, e.Text, len(e.Text)+1, a.tag)
 	_ = http.NewResponseController(a.w).Flush() // the connection is cut in any case
@@ -145,6 +153,7 @@ func httpStatus(code int) int {
 		130, 131, 167, 168, 271, 321, 349, 376, 407, 456, 457, 467, 691: // text or data that cannot be read or does not fit
 		return http.StatusBadRequest
 	}
+
 	return http.StatusInternalServerError
 }
 

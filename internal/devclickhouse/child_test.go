@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	_, err := libchdb.Install(ctx, os.Stderr)
 	cancel()
@@ -43,6 +44,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "these tests need the engine's library:", err)
 		os.Exit(1)
 	}
+
 	code := m.Run()
 	shared.stop()
 	os.Exit(code)
@@ -91,16 +93,20 @@ func launch(dir string, args ...string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	c.cmd.Stderr = c.log
 	if err := c.cmd.Start(); err != nil {
 		return nil, err
 	}
+
 	var url string
 	if _, err := fmt.Fscanln(out, &url); err != nil {
 		c.wait()
 		return nil, fmt.Errorf("the engine did not start: %w\n%s", c.err, c.log)
 	}
+
 	c.addr = strings.TrimPrefix(url, "http://")
+
 	return c, nil
 }
 
@@ -128,6 +134,7 @@ func start(t testing.TB, dir string, args ...string) *child {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		c.stop()
 		if t.Failed() {
@@ -137,6 +144,7 @@ func start(t testing.TB, dir string, args ...string) *child {
 			t.Errorf("the engine's log:\n%s", c.log)
 		}
 	})
+
 	return c
 }
 
@@ -158,6 +166,7 @@ func (s *sharedEngine) stop() {
 	if s.child == nil {
 		return
 	}
+
 	s.child.stop()
 	_ = os.RemoveAll(s.dir)
 	if s.child.err != nil || strings.Contains(s.child.log.String(), "DATA RACE") || strings.Contains(s.child.log.String(), "panic") {
@@ -177,13 +186,16 @@ func database(t testing.TB) (c *child, name string) {
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
+
 	name = fmt.Sprintf("t%d_", databases.Add(1)) + strings.Map(func(r rune) rune {
 		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
 			return r
 		}
 		return '_'
 	}, t.Name())
+
 	shared.child.must(t, "CREATE DATABASE "+name, nil)
+
 	return shared.child, name
 }
 
@@ -207,19 +219,24 @@ func (c *child) send(t testing.TB, method string, values url.Values, body io.Rea
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, value := range header {
 		req.Header[name] = value
 	}
+
 	if host := header.Get("Host"); host != "" {
 		req.Host = host
 	}
+
 	// Compression is for the test to undo.
 	resp, err := (&http.Client{Transport: plainTransport}).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
+
 	content, err := io.ReadAll(resp.Body)
+
 	return reply{resp.StatusCode, resp.Header, string(content), err}
 }
 
@@ -242,6 +259,7 @@ func (c *child) connect(t testing.TB, name string, change ...func(*clickhouse.Op
 	for _, f := range change {
 		f(o)
 	}
+
 	conn, err := clickhouse.Open(o)
 	noError(t, err)
 	t.Cleanup(func() { conn.Close() })

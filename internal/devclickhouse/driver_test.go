@@ -68,15 +68,18 @@ func everyType(t testing.TB) (columns []string, rows [2][]any) {
 	} {
 		columns, rows[0], rows[1] = append(columns, c.column), append(rows[0], c.bare), append(rows[1], c.set)
 	}
+
 	return columns, rows
 }
 
 func TestDriver_RoundTripsEveryType(t *testing.T) {
 	t.Parallel()
+
 	columns, rows := everyType(t)
 	for _, method := range []clickhouse.CompressionMethod{clickhouse.CompressionNone, clickhouse.CompressionLZ4} {
 		t.Run(method.String(), func(t *testing.T) {
 			t.Parallel()
+
 			c, name := database(t)
 			conn := c.connect(t, name, compression(method))
 			noError(t, conn.Exec(t.Context(), "CREATE TABLE every_type ("+strings.Join(columns, ", ")+") ENGINE = MergeTree ORDER BY id"))
@@ -85,6 +88,7 @@ func TestDriver_RoundTripsEveryType(t *testing.T) {
 			for _, row := range rows {
 				noError(t, batch.Append(row...))
 			}
+
 			noError(t, batch.Send())
 			stored, err := conn.Query(t.Context(), "SELECT * FROM every_type ORDER BY id")
 			noError(t, err)
@@ -93,9 +97,11 @@ func TestDriver_RoundTripsEveryType(t *testing.T) {
 				for i := range row {
 					got[i] = reflect.New(reflect.TypeOf(row[i])).Interface()
 				}
+
 				if !stored.Next() {
 					t.Fatalf("a row is missing: %v", stored.Err())
 				}
+
 				noError(t, stored.Scan(got...))
 				for i := range row {
 					if have := reflect.ValueOf(got[i]).Elem().Interface(); inText(have) != inText(row[i]) {
@@ -103,6 +109,7 @@ func TestDriver_RoundTripsEveryType(t *testing.T) {
 					}
 				}
 			}
+
 			noError(t, stored.Close())
 			// The engine's own eyes: the local day, the exact amount.
 			if got := c.must(t, "SELECT toDate(at), amount FROM every_type WHERE cash", params("database", name)); got != "2026-03-01\t9999999999999999.99\n" {
@@ -117,17 +124,20 @@ func inText(v any) string {
 	if r := reflect.ValueOf(v); r.Kind() == reflect.Pointer && !r.IsNil() {
 		v = r.Elem().Interface()
 	}
+
 	switch x := v.(type) {
 	case time.Time:
 		return x.UTC().Format(time.RFC3339Nano)
 	case decimal.Decimal:
 		return x.StringFixed(2)
 	}
+
 	return fmt.Sprintf("%q", fmt.Sprint(v))
 }
 
 func TestDriver_GetsTypedExceptions(t *testing.T) {
 	t.Parallel()
+
 	c, name := database(t)
 	for _, method := range []clickhouse.CompressionMethod{clickhouse.CompressionNone, clickhouse.CompressionLZ4} {
 		conn := c.connect(t, name, compression(method))
@@ -151,6 +161,7 @@ func TestDriver_GetsTypedExceptions(t *testing.T) {
 				t.Errorf("%v %s: %v", method, e.sql, err)
 			}
 		}
+
 		// Half a result is an error, too, and a typed one.
 		rows, err := conn.Query(t.Context(), "SELECT throwIf(number = 60000, 'late'), repeat('x', 100) FROM numbers(80000) SETTINGS max_block_size = 1000")
 		noError(t, err)
@@ -160,12 +171,14 @@ func TestDriver_GetsTypedExceptions(t *testing.T) {
 		if !errors.As(rows.Err(), &late) || late.Code != 395 || !strings.Contains(late.Message, "late") {
 			t.Errorf("%v: %v", method, rows.Err())
 		}
+
 		rows.Close()
 	}
 }
 
 func TestDriver_SettingsHoldForOneStatement(t *testing.T) {
 	t.Parallel()
+
 	c, name := database(t)
 	conn := c.connect(t, name, func(o *clickhouse.Options) { o.Settings = clickhouse.Settings{"max_threads": 1} })
 	read := func(ctx context.Context) (threads uint64, limit uint64) {
@@ -182,6 +195,7 @@ func TestDriver_SettingsHoldForOneStatement(t *testing.T) {
 
 func TestDriver_CancelKillsTheStatement(t *testing.T) {
 	t.Parallel()
+
 	c, name := database(t)
 	conn := c.connect(t, name)
 	noError(t, conn.Exec(t.Context(), "CREATE TABLE slow (a UInt64) ENGINE = MergeTree ORDER BY a"))
@@ -197,6 +211,7 @@ func TestDriver_CancelKillsTheStatement(t *testing.T) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
+
 	testserver.Await(t, "no statement runs", func() bool {
 		return c.must(t, "SELECT count() FROM system.processes WHERE current_database = '"+name+"'", nil) == "0\n"
 	})

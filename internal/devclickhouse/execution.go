@@ -29,13 +29,16 @@ func (e *execution) run(text string, rest io.Reader) error {
 			return err
 		}
 	}
+
 	if _, err := e.conn.Query(e.q.setStatement(), "TSV", nil); err != nil {
 		return err
 	}
+
 	head, isInsert, err := parseInsert(text)
 	if err != nil {
 		return err
 	}
+
 	if isInsert {
 		data := io.MultiReader(strings.NewReader(text[head.data:]), rest)
 		if strings.EqualFold(head.format, "Values") {
@@ -43,14 +46,17 @@ func (e *execution) run(text string, rest io.Reader) error {
 		}
 		return e.insert(head, data)
 	}
+
 	if len(text) > maxStatement {
 		return libchdb.NewException(codeTooLarge, "QUERY_IS_TOO_LARGE", "The statement is longer than %d bytes", maxStatement)
 	}
+
 	text = strings.TrimRight(text, "; \t\r\n")
 	analysis, err := e.conn.Classify(text)
 	if err != nil {
 		return err
 	}
+
 	if analysis.Statements == 0 {
 		return e.explain(text)
 	}
@@ -60,6 +66,7 @@ func (e *execution) run(text string, rest io.Reader) error {
 	if err := e.q.check(analysis); err != nil {
 		return err
 	}
+
 	return e.answer(text, analysis.Class == libchdb.ReadOnly)
 }
 
@@ -85,6 +92,7 @@ func (q *request) check(analysis libchdb.Analysis) error {
 		// As ClickHouse has it: a GET must not change anything.
 		return libchdb.NewException(codeReadOnly, "READONLY", "Cannot execute query in readonly mode. For queries over HTTP, method GET implies readonly. You should use method POST for modifying queries")
 	}
+
 	return nil
 }
 
@@ -118,18 +126,22 @@ func (e *execution) insert(head insertHead, data io.Reader) error {
 	if err := e.q.check(libchdb.Analysis{Statements: 1, Class: libchdb.Mutating}); err != nil {
 		return err
 	}
+
 	insert, err := e.conn.Insert(e.marked(head.text), head.format, e.q.params)
 	if err != nil {
 		return err
 	}
+
 	pieces := bufio.NewWriterSize(insert, pieceSize)
 	if _, err = io.Copy(pieces, data); err == nil { // a body that was cut off is io.ErrUnexpectedEOF, which is no end
 		err = pieces.Flush()
 	}
+
 	if err != nil {
 		insert.Cancel()
 		return unreadable(err)
 	}
+
 	return insert.Commit() // nil: 200 with an empty body
 }
 
@@ -142,6 +154,7 @@ func (e *execution) answer(sql string, reads bool) error {
 	if clause := formatClause.FindStringSubmatch(sql); clause != nil {
 		format = clause[1]
 	}
+
 	a := newAnswer(e.w, e.q, format)
 	var err error
 	verb := strings.ToUpper((&lexer{text: sql}).next())
@@ -153,6 +166,7 @@ func (e *execution) answer(sql string, reads bool) error {
 			err = a.write(rows)
 		}
 	}
+
 	switch {
 	case a.gone:
 		panic(http.ErrAbortHandler) // nobody is there to be answered
@@ -161,6 +175,7 @@ func (e *execution) answer(sql string, reads bool) error {
 	default:
 		_ = a.flush() // a client that has gone needs none
 	}
+
 	return nil
 }
 
@@ -183,6 +198,7 @@ func (f *front) watch(ctx context.Context, id string) (mark string, finished fun
 			f.kill(id, mark, done)
 		}
 	})
+
 	return mark, func() {
 		close(done)
 		ended.Wait()
@@ -197,6 +213,7 @@ func (f *front) kill(id, mark string, done <-chan struct{}) {
 			return
 		case <-time.After(killInterval):
 		}
+
 		f.turn.Lock()
 		// The KILL carries the mark, too, and must not find itself.
 		_, err := f.keeper.Query("KILL QUERY WHERE query NOT LIKE 'KILL%' AND position(query, '"+mark+"') > 0 ASYNC", "Null", nil)

@@ -105,6 +105,7 @@ var waysOut = map[string][]string{
 // The shared engine has no key, so each of these statements is as free as it can be.
 func TestFiles_StayWhereTheyAre(t *testing.T) {
 	t.Parallel()
+
 	c, database := database(t)
 
 	var asked atomic.Int32
@@ -134,6 +135,7 @@ func TestFiles_StayWhereTheyAre(t *testing.T) {
 			if n := asked.Swap(0); n > 0 {
 				t.Errorf("%s: %s\nasks another address", name, statement)
 			}
+
 			written, err := os.ReadDir(folder)
 			noError(t, err)
 			for _, entry := range written {
@@ -141,6 +143,7 @@ func TestFiles_StayWhereTheyAre(t *testing.T) {
 				noError(t, os.RemoveAll(filepath.Join(folder, entry.Name())))
 			}
 		}
+
 		if !refused {
 			t.Errorf("%s: nothing is refused", name)
 		}
@@ -150,6 +153,7 @@ func TestFiles_StayWhereTheyAre(t *testing.T) {
 // A request's settings are set before its statement is read.
 func TestFiles_StayWhereTheyAre_WithSettingsOfTheURL(t *testing.T) {
 	t.Parallel()
+
 	c, _ := database(t)
 
 	file := filepath.Join(t.TempDir(), "secret.csv")

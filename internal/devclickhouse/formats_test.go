@@ -20,6 +20,7 @@ func params(pairs ...string) url.Values {
 
 func TestFormats_AreOneDocumentEach(t *testing.T) {
 	t.Parallel()
+
 	c, _ := database(t)
 	// More rows than a block has, so that a header per block would show.
 	const rows = 70_000
@@ -33,6 +34,7 @@ func TestFormats_AreOneDocumentEach(t *testing.T) {
 				Data []struct{ N, S any }
 				Rows int
 			}
+
 			err := json.Unmarshal([]byte(b), &document)
 			return min(len(document.Data), document.Rows), err
 		},
@@ -40,6 +42,7 @@ func TestFormats_AreOneDocumentEach(t *testing.T) {
 	} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
+
 			r := c.ask(t, query+" FORMAT "+format, nil)
 			n, err := count(r.body)
 			if r.status != http.StatusOK || n != rows || err != nil || r.header.Get("X-ClickHouse-Format") != format {
@@ -60,6 +63,7 @@ func csvRows(body string) (int, error) {
 
 func TestFormats_HTTPWithEverything(t *testing.T) {
 	t.Parallel()
+
 	c, name := database(t)
 	in := func(pairs ...string) url.Values { return params(append(pairs, "database", name)...) }
 	for _, step := range []struct {
@@ -83,10 +87,12 @@ func TestFormats_HTTPWithEverything(t *testing.T) {
 			t.Fatalf("%v %q\n got %d %q %v\nwant %q", step.values, step.body, r.status, r.body, r.err, step.want)
 		}
 	}
+
 	// A result that breaks off is an error to the client, with the reason at its end.
 	if r := c.ask(t, "SELECT throwIf(number = 3000000, 'broke') FROM numbers(4000000)", nil); r.err == nil || !strings.Contains(r.body[max(0, len(r.body)-400):], "broke") {
 		t.Errorf("%d %v …%s", r.status, r.err, r.body[max(0, len(r.body)-400):])
 	}
+
 	// With wait_end_of_query it is one from the start.
 	r := c.ask(t, "SELECT throwIf(number = 3000000, 'broke') FROM numbers(4000000)", params("wait_end_of_query", "1"))
 	if r.status != http.StatusInternalServerError || r.header.Get("X-ClickHouse-Exception-Code") != "395" || !strings.HasPrefix(r.body, "Code: 395. DB::Exception: broke") {
@@ -100,6 +106,7 @@ func TestFormats_HTTPWithEverything(t *testing.T) {
 // Nothing is compressed but by ClickHouse's own blocks, which clickhouse-go wants.
 func TestFormats_AreNotCompressedByHTTP(t *testing.T) {
 	t.Parallel()
+
 	c, _ := database(t)
 	r := c.send(t, http.MethodPost, nil, strings.NewReader("SELECT 1"), http.Header{"Accept-Encoding": {"gzip, br"}})
 	if r.body != "1\n" || r.header.Get("Content-Encoding") != "" {

@@ -45,20 +45,24 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, reason, http.StatusForbidden)
 		return
 	}
+
 	ping := r.URL.Path == "/ping" || r.URL.Path == "/replicas_status"
 	if !ping && r.URL.Path != "/" && r.URL.Path != "" {
 		http.Error(w, "There is no handle "+r.URL.Path, http.StatusNotFound)
 		return
 	}
+
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if !reads && (ping || r.Method != http.MethodPost) {
 		http.Error(w, r.Method+" is not allowed", http.StatusMethodNotAllowed)
 		return
 	}
+
 	if ping || reads && r.URL.RawQuery == "" {
 		_, _ = io.WriteString(w, "Ok.\n") // who has gone needs no answer
 		return
 	}
+
 	if err := f.query(w, r); err != nil {
 		refuse(w, asException(err))
 	}
@@ -71,13 +75,16 @@ func foreign(r *http.Request) string {
 	if site := r.Header.Get("Sec-Fetch-Site"); r.Header.Get("Origin") != "" || site == "cross-site" || site == "same-site" {
 		return "requests of web pages are not allowed"
 	}
+
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
+
 	if host != "localhost" && net.ParseIP(strings.Trim(host, "[]")) == nil {
 		return "the Host header must be an address or localhost"
 	}
+
 	return ""
 }
 
@@ -90,6 +97,7 @@ func (f *front) query(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		err = q.authorize(f.key)
 	}
+
 	if err != nil {
 		return err
 	}
@@ -110,6 +118,7 @@ func (f *front) query(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return unreadable(err)
 	}
+
 	if len(window) <= maxStatement {
 		body = http.NoBody // a reader of blocks must not be asked again after its end
 	}
@@ -118,6 +127,7 @@ func (f *front) query(w http.ResponseWriter, r *http.Request) error {
 	if text != "" && len(window) > 0 {
 		text += "\n" // as ClickHouse joins them
 	}
+
 	text += string(window)
 	if q.wantRevision != "" && q.format == "Native" && strings.TrimSpace(text) == helloQuery {
 		return f.answerHello(w, q)
@@ -128,6 +138,7 @@ func (f *front) query(w http.ResponseWriter, r *http.Request) error {
 	case <-r.Context().Done():
 		return r.Context().Err()
 	}
+
 	defer func() { <-f.slots }()
 
 	conn, err := f.open()
@@ -138,6 +149,7 @@ func (f *front) query(w http.ResponseWriter, r *http.Request) error {
 
 	mark, finished := f.watch(r.Context(), q.id)
 	defer finished()
+
 	return (&execution{conn: conn, q: q, w: w, mark: mark}).run(text, body)
 }
 
@@ -189,6 +201,7 @@ func parseRequest(r *http.Request) (*request, error) {
 	if err != nil {
 		return nil, syntaxError("Malformed query string: %v", err)
 	}
+
 	q := &request{
 		settings: map[string]string{},
 		params:   libchdb.Params{},
@@ -197,24 +210,30 @@ func parseRequest(r *http.Request) (*request, error) {
 		id:       uuid.NewString(),
 		readOnly: r.Method != http.MethodPost,
 	}
+
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 		return nil, notImplemented("Content-Encoding %s", coding)
 	}
+
 	q.user, q.secret, _ = r.BasicAuth()
 	if user := r.Header.Get("X-ClickHouse-User"); user != "" {
 		q.user, q.secret = user, r.Header.Get("X-ClickHouse-Key")
 	}
+
 	for name, all := range values {
 		if err := q.take(name, all[len(all)-1]); err != nil {
 			return nil, err
 		}
 	}
+
 	if q.format == "" {
 		q.format = "TabSeparated"
 	}
+
 	if !formatName.MatchString(q.format) {
 		return nil, libchdb.NewException(codeUnknownFormat, "UNKNOWN_FORMAT", "Unknown format %s", q.format)
 	}
+
 	return q, nil
 }
 
@@ -223,10 +242,12 @@ func (q *request) take(name, value string) error {
 		q.params[param] = value
 		return nil
 	}
+
 	texts := map[string]*string{
 		"query": &q.query, "database": &q.database, "default_format": &q.format, "user": &q.user, "password": &q.secret,
 		"query_id": &q.id, "client_protocol_version": &q.wantRevision,
 	}
+
 	flags := map[string]*bool{"compress": &q.compress, "decompress": &q.decompress, "wait_end_of_query": &q.wait}
 	switch {
 	case texts[name] != nil:
@@ -242,6 +263,7 @@ func (q *request) take(name, value string) error {
 	default:
 		q.settings[name] = value
 	}
+
 	return nil
 }
 
@@ -271,6 +293,7 @@ func (q *request) setStatement() string {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		assignments = append(assignments, fmt.Sprintf("%s = '%s'", name, escape(settings[name], `'`)))
 	}
+
 	return "SET " + strings.Join(assignments, ", ")
 }
 
@@ -291,6 +314,7 @@ func readIdentity(conn *libchdb.Conn) (identity, error) {
 	if err != nil {
 		return identity{}, fmt.Errorf("ask the engine who it is: %w", err)
 	}
+
 	fields := strings.Split(strings.TrimRight(string(row), "\n"), "\t")
 	if len(fields) != 3 {
 		return identity{}, fmt.Errorf("the engine says of itself: %q", row)
@@ -311,6 +335,7 @@ func (f *front) answerHello(w http.ResponseWriter, q *request) error {
 	if err != nil {
 		return syntaxError("client_protocol_version is %q", q.wantRevision)
 	}
+
 	block := proto.NewBlock()
 	var buffer chproto.Buffer
 	err = errors.Join(
@@ -321,8 +346,10 @@ func (f *front) answerHello(w http.ResponseWriter, q *request) error {
 	if err != nil {
 		return fmt.Errorf("hello: %w", err)
 	}
+
 	a := newAnswer(w, q, "Native")
 	_ = a.write(buffer.Buf) // it is held back
 	_ = a.flush()           // a client that has gone needs none
+
 	return nil
 }

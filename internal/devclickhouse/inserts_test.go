@@ -22,6 +22,7 @@ import (
 // no other process can have the folder.
 func TestInsert_AcknowledgedSurvivesKill(t *testing.T) {
 	t.Parallel()
+
 	dir := t.TempDir()
 	c := start(t, dir)
 	c.must(t, "CREATE DATABASE d", nil)
@@ -31,6 +32,7 @@ func TestInsert_AcknowledgedSurvivesKill(t *testing.T) {
 	if said := refusal(t, dir); !strings.Contains(said, want) {
 		t.Errorf("said %q", said)
 	}
+
 	c.kill()
 	c = start(t, dir)
 	if got := c.must(t, "SELECT count(), uniqExact(n) FROM d.t", nil); got != fmt.Sprintf("%[1]d\t%[1]d\n", rowsPerBatch) {
@@ -74,9 +76,11 @@ func TestRun_SaysWhatIsWrong(t *testing.T) {
 			} else if c.library != "" {
 				t.Setenv(libchdb.PathVariable, c.library)
 			}
+
 			if c.path != "" {
 				t.Setenv("PATH", c.path)
 			}
+
 			if said := refusal(t, t.TempDir(), c.args...); !strings.Contains(said, c.want) {
 				t.Errorf("said %q", said)
 			}
@@ -88,6 +92,7 @@ func TestRun_SaysWhatIsWrong(t *testing.T) {
 // neither does one that is damaged or too long.
 func TestInsert_AllOrNothing(t *testing.T) {
 	t.Parallel()
+
 	c, name := database(t)
 	in := params("database", name)
 	c.must(t, "CREATE TABLE t (a UInt64, b String) ENGINE = MergeTree ORDER BY a", in)
@@ -95,6 +100,7 @@ func TestInsert_AllOrNothing(t *testing.T) {
 	for i := range 100_000 {
 		fmt.Fprintf(&rows, "%d,\"row %d\"\n", i, i)
 	}
+
 	whole := rows.String()
 	target := "/?database=" + name + "&query=INSERT+INTO+t+FORMAT+CSV"
 	for _, head := range []string{
@@ -112,12 +118,15 @@ func TestInsert_AllOrNothing(t *testing.T) {
 		if err == nil && resp.StatusCode == http.StatusOK {
 			t.Errorf("a body that was cut off is answered %d", resp.StatusCode)
 		}
+
 		conn.Close()
 	}
+
 	in.Set("query", "INSERT INTO t FORMAT CSV")
 	if r := c.ask(t, whole+"x,y\n", in); r.status != http.StatusBadRequest {
 		t.Errorf("%d %s", r.status, r.body)
 	}
+
 	in.Set("decompress", "1")
 	w := chcompress.NewWriter(chcompress.LevelZero, chcompress.LZ4)
 	noError(t, w.Compress([]byte(whole)))
@@ -130,6 +139,7 @@ func TestInsert_AllOrNothing(t *testing.T) {
 			t.Errorf("%s: %d %s", what, r.status, r.body)
 		}
 	}
+
 	if got := c.must(t, "SELECT count() FROM t", params("database", name)); got != "0\n" {
 		t.Fatalf("%s rows are left", got)
 	}
@@ -150,11 +160,13 @@ func sendBatch(t *testing.T, conn clickhouse.Conn, id uint32) error {
 	if err != nil {
 		return err
 	}
+
 	for n := range uint32(rowsPerBatch) {
 		if err := batch.Append(id, n, "line one\n\nline three"); err != nil {
 			return err
 		}
 	}
+
 	return batch.Send()
 }
 
@@ -162,6 +174,7 @@ func sendBatch(t *testing.T, conn clickhouse.Conn, id uint32) error {
 // end is exact.
 func TestConcurrent_ReadersAndWriters(t *testing.T) {
 	t.Parallel()
+
 	c, name := database(t)
 	conn := c.connect(t, name)
 	noError(t, conn.Exec(t.Context(), "CREATE TABLE t (batch UInt32, n UInt32, text String) ENGINE = MergeTree ORDER BY (batch, n)"))
@@ -178,6 +191,7 @@ func TestConcurrent_ReadersAndWriters(t *testing.T) {
 			}
 		})
 	}
+
 	for range 3 {
 		reading.Go(func() {
 			for ended := false; !ended; {
@@ -186,6 +200,7 @@ func TestConcurrent_ReadersAndWriters(t *testing.T) {
 					ended = true
 				default:
 				}
+
 				var rows, last uint64
 				if err := conn.QueryRow(t.Context(), "SELECT count(), countIf(n = {last:UInt32}) FROM t", clickhouse.Named("last", rowsPerBatch-1)).Scan(&rows, &last); err != nil {
 					failures <- err
@@ -195,6 +210,7 @@ func TestConcurrent_ReadersAndWriters(t *testing.T) {
 			}
 		})
 	}
+
 	writing.Wait()
 	close(done)
 	reading.Wait()
@@ -202,6 +218,7 @@ func TestConcurrent_ReadersAndWriters(t *testing.T) {
 	for err := range failures {
 		t.Error(err)
 	}
+
 	var rows uint64
 	noError(t, conn.QueryRow(t.Context(), "SELECT count() FROM t").Scan(&rows))
 	if rows != writers*batches*rowsPerBatch {

@@ -50,6 +50,7 @@ func TestStart_SaysWhatItLacks(t *testing.T) {
 // A stray configuration of another ClickHouse does not reach the engine.
 func TestStart_IgnoresStrayConfiguration(t *testing.T) {
 	t.Parallel()
+
 	dir := t.TempDir()
 	stray := []byte("<clickhouse><default_database>stray</default_database><mark_cache_size>12345</mark_cache_size></clickhouse>")
 	noError(t, os.WriteFile(filepath.Join(dir, "config.xml"), stray, 0o600))
@@ -69,6 +70,7 @@ func TestStart_IgnoresStrayConfiguration(t *testing.T) {
 
 func TestStop_LetsStatementsFinish(t *testing.T) {
 	t.Parallel()
+
 	c := start(t, t.TempDir(), "-grace", "20s")
 	answers := make(chan reply, 1)
 	go func() { answers <- c.ask(t, "SELECT sleep(1.5)", params("query_id", "last")) }()
@@ -77,6 +79,7 @@ func TestStop_LetsStatementsFinish(t *testing.T) {
 	if r := <-answers; r.status != http.StatusOK {
 		t.Errorf("%d %s", r.status, r.body)
 	}
+
 	c.wait()
 	if c.err != nil || !strings.Contains(c.log.String(), "the engine has stopped") {
 		t.Errorf("%v\n%s", c.err, c.log)
@@ -85,6 +88,7 @@ func TestStop_LetsStatementsFinish(t *testing.T) {
 
 func TestStop_KillsWhatDoesNotFinish(t *testing.T) {
 	t.Parallel()
+
 	c := start(t, t.TempDir(), "-grace", "200ms")
 	answered := make(chan error, 1)
 	go func() {
@@ -94,11 +98,13 @@ func TestStop_KillsWhatDoesNotFinish(t *testing.T) {
 		}
 		answered <- err
 	}()
+
 	c.awaitRunning(t, "endless")
 	c.stop()
 	if c.err != nil {
 		t.Errorf("ended with %v\n%s", c.err, c.log)
 	}
+
 	if err := <-answered; err == nil {
 		t.Error("the endless query was answered")
 	}
@@ -108,6 +114,7 @@ func TestStop_KillsWhatDoesNotFinish(t *testing.T) {
 // query nor a pipe.
 func TestClientGoes_EngineStops(t *testing.T) {
 	t.Parallel()
+
 	c := start(t, t.TempDir())
 	pipes := func() (n int) { // other descriptors belong to the engine's threads
 		dir := fmt.Sprintf("/proc/%d/fd/", c.cmd.Process.Pid)
@@ -120,6 +127,7 @@ func TestClientGoes_EngineStops(t *testing.T) {
 		}
 		return n
 	}
+
 	c.must(t, "SELECT 1", nil)
 	before := pipes()
 	for i := range 10 {
@@ -127,12 +135,14 @@ func TestClientGoes_EngineStops(t *testing.T) {
 		if i%2 == 0 {
 			sql += " SETTINGS log_comment = 'so it is not found'"
 		}
+
 		resp, err := c.stream(t, sql)
 		noError(t, err)
 		_, err = resp.Body.Read(make([]byte, 100))
 		noError(t, err)
 		resp.Body.Close()
 	}
+
 	testserver.Await(t, "no statement runs, and no pipe is left", func() bool {
 		return c.must(t, "SELECT count() FROM system.processes", nil) == "1\n" && pipes() <= before
 	})
@@ -142,6 +152,7 @@ func TestClientGoes_EngineStops(t *testing.T) {
 // which is killed like `make run` might be.
 func TestOrphan_StopsByItself(t *testing.T) {
 	t.Parallel()
+
 	dir := t.TempDir()
 	engine := childCommand(dir)
 	parent := exec.Command("sh", append([]string{"-c", "\"$0\" \"$@\" & echo $!; wait"}, engine.Args...)...)

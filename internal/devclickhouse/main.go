@@ -66,6 +66,7 @@ func run(ctx context.Context) (err error) {
 		fmt.Fprint(os.Stderr, usage)
 		flag.PrintDefaults()
 	}
+
 	version.AddFlag("devclickhouse")
 	flag.Parse()
 	switch {
@@ -75,11 +76,13 @@ func run(ctx context.Context) (err error) {
 	case flag.NArg() > 0:
 		return fmt.Errorf("unknown command %q", flag.Arg(0))
 	}
+
 	if config.IsSet("ENGINE_KEY") {
 		if o.key, err = config.Secret("ENGINE_KEY"); err != nil {
 			return err
 		}
 	}
+
 	return serve(ctx, o)
 }
 
@@ -107,9 +110,11 @@ func serve(ctx context.Context, o options) error {
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return fmt.Errorf("address %s: reading needs no password, so only loopback is served", o.addr)
 	}
+
 	if o.dieWithParent {
 		ctx = untilOrphaned(ctx)
 	}
+
 	path, err := libchdb.Find()
 	if err != nil {
 		return err
@@ -117,20 +122,24 @@ func serve(ctx context.Context, o options) error {
 	if o.dataDir, err = filepath.Abs(o.dataDir); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
+
 	lock, err := openDataDir(o.dataDir)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
+
 	if err := o.writeEngineFile(); err != nil {
 		return err
 	}
+
 	// Before the engine starts: a port that is taken is reported at once.
 	listener, err := net.Listen("tcp", o.addr)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
+
 	// Logging to a pipe that nobody reads any more must not end this process.
 	signal.Ignore(syscall.SIGPIPE)
 	began := time.Now()
@@ -138,6 +147,7 @@ func serve(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+
 	engineConfig := filepath.Join(o.dataDir, engineFile)
 	arguments := []string{"--path=" + filepath.Join(o.dataDir, "clickhouse"), "--config-file=" + engineConfig, "--users_config=" + engineConfig}
 	keeper, err := library.Connect(arguments...)
@@ -147,6 +157,7 @@ func serve(ctx context.Context, o options) error {
 	if err := workNowhere(o.dataDir); err != nil {
 		return err
 	}
+
 	f := &front{
 		open:   func() (*libchdb.Conn, error) { return library.Connect(arguments...) },
 		keeper: keeper, slots: make(chan struct{}, maxQueries), key: o.key,
@@ -155,14 +166,17 @@ func serve(ctx context.Context, o options) error {
 	if f.identity, err = readIdentity(keeper); err != nil {
 		return err
 	}
+
 	f.log.Info("the engine is ready", "address", listener.Addr(), "version", f.identity.version,
 		"data", o.dataDir, "pid", os.Getpid(), "took", time.Since(began))
 	fmt.Printf("http://%s\n", listener.Addr())
 	if err := f.serve(ctx, listener, o.grace); err != nil {
 		return err
 	}
+
 	keeper.Close() // the last connection: the engine stops
 	f.log.Info("the engine has stopped")
+
 	return nil
 }
 
@@ -207,19 +221,23 @@ func openDataDir(dir string) (lock *os.File, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+
 	path := filepath.Join(dir, "lock")
 	if lock, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return nil, err
 	}
+
 	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		holder, _ := os.ReadFile(path) // without it the message is only less exact
 		err = fmt.Errorf("the data folder is in use: %s, by process %s (%w)", dir, strings.TrimSpace(string(holder)), err)
 	} else {
 		err = os.WriteFile(path, fmt.Appendln(nil, os.Getpid()), 0o600)
 	}
+
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
+
 	return lock, nil
 }
 
@@ -235,6 +253,7 @@ func (f *front) serve(ctx context.Context, listener net.Listener, grace time.Dur
 		IdleTimeout:       5 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(f.log.Handler(), slog.LevelWarn),
 	}
+
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -242,6 +261,7 @@ func (f *front) serve(ctx context.Context, listener net.Listener, grace time.Dur
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
+
 	f.log.Info("stopping", "because", context.Cause(ctx))
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
@@ -250,11 +270,13 @@ func (f *front) serve(ctx context.Context, listener net.Listener, grace time.Dur
 		killAll()
 		_ = server.Close() // inserts end with their connections
 	}
+
 	ended := make(chan struct{})
 	go func() {
 		f.active.Wait()
 		close(ended)
 	}()
+
 	select {
 	case <-ended:
 		return nil
@@ -275,5 +297,6 @@ func untilOrphaned(ctx context.Context) context.Context {
 		}
 		cancel(errors.New("the process that started the engine has gone"))
 	}()
+
 	return ctx
 }

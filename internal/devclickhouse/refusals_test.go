@@ -12,6 +12,7 @@ import (
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
+
 	c, name := database(t)
 	in := func(pairs ...string) url.Values { return params(append(pairs, "database", name)...) }
 	c.must(t, "CREATE TABLE t (a Int32) ENGINE = MergeTree ORDER BY a", in())
@@ -70,6 +71,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%.80q %v: %d, code %s, %.300s", r.sql, r.values, got.status, code, got.body)
 		}
 	}
+
 	if got := c.must(t, "SELECT count() FROM t", in()); got != "0\n" {
 		t.Errorf("a refused statement left %s rows", got)
 	}
@@ -77,6 +79,7 @@ func TestRefusals(t *testing.T) {
 
 func TestRefusals_OfRequests(t *testing.T) {
 	t.Parallel()
+
 	c, _ := database(t)
 	one := params("query", "SELECT 1")
 	for _, r := range []struct {
@@ -103,6 +106,7 @@ func TestRefusals_OfRequests(t *testing.T) {
 			t.Errorf("%s %v %v: %d %s", r.method, r.values, r.header, got.status, got.body)
 		}
 	}
+
 	for path, status := range map[string]int{"/ping": 200, "/replicas_status": 200, "/play": 404, "/query": 404} {
 		resp, err := http.Get("http://" + c.addr + path)
 		noError(t, err)
@@ -116,6 +120,7 @@ func TestRefusals_OfRequests(t *testing.T) {
 // What looks like something to refuse, and is not.
 func TestAccepted(t *testing.T) {
 	t.Parallel()
+
 	c, name := database(t)
 	in := params("database", name)
 	c.must(t, "CREATE TABLE values (format String, into Int32) ENGINE = MergeTree ORDER BY into", in)
@@ -186,6 +191,7 @@ func TestKey_OnlyChangesNeedIt(t *testing.T) {
 		if err := q.authorize(c.key); (err == nil) != c.reads {
 			t.Errorf("%s: %v", c.name, err)
 		}
+
 		for _, class := range []libchdb.Class{libchdb.ReadOnly, libchdb.Mutating} {
 			err := q.check(libchdb.Analysis{Statements: 1, Class: class})
 			if c.reads && (err == nil) != (class == libchdb.ReadOnly || c.writes) {

@@ -27,6 +27,7 @@ func (l *lexer) next() string {
 		l.from, l.at = len(l.text), len(l.text)
 		return ""
 	}
+
 	l.from, l.at = l.at+found[2], l.at+found[3]
 	token := l.text[l.from:l.at]
 	switch token {
@@ -35,6 +36,7 @@ func (l *lexer) next() string {
 	case ")", "]", "}":
 		l.depth--
 	}
+
 	return token
 }
 
@@ -53,10 +55,12 @@ func parseInsert(sql string) (head insertHead, ok bool, err error) {
 	if !strings.EqualFold(l.next(), "INSERT") {
 		return head, false, nil
 	}
+
 	for token := skipTarget(l); token != ""; token = l.next() {
 		if l.depth > 0 {
 			continue
 		}
+
 		switch strings.ToUpper(token) {
 		case "SELECT", "WITH":
 			return head, false, nil
@@ -73,6 +77,7 @@ func parseInsert(sql string) (head insertHead, ok bool, err error) {
 			return head, err == nil, err
 		}
 	}
+
 	return head, false, nil
 }
 
@@ -83,15 +88,18 @@ func skipTarget(l *lexer) string {
 	for strings.EqualFold(token, "INTO") || strings.EqualFold(token, "TABLE") || strings.EqualFold(token, "FUNCTION") {
 		token = l.next()
 	}
+
 	for {
 		if token == "{" { // {table:Identifier}
 			for token != "" && token != "}" {
 				token = l.next()
 			}
 		}
+
 		if token = l.next(); token != "." {
 			return token
 		}
+
 		token = l.next()
 	}
 }
@@ -103,11 +111,13 @@ func skipDelimiter(sql string, at int) (int, error) {
 	if strings.HasPrefix(rest, ";") {
 		return at, syntaxError("You have excessive ';' symbol before data for INSERT")
 	}
+
 	for _, lineBreak := range []string{"\r\n", "\n", "\r"} {
 		if data, found := strings.CutPrefix(rest, lineBreak); found {
 			return len(sql) - len(data), nil
 		}
 	}
+
 	return len(sql) - len(rest), nil
 }
 
@@ -137,5 +147,6 @@ func (v *valuesData) Read(p []byte) (int, error) {
 			v.ended = !v.quoted
 		}
 	}
+
 	return n, err
 }

@@ -9,6 +9,7 @@ import (
 
 func TestParseInsert_FindsTheData(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct{ sql, head, format, data string }{
 		{"INSERT INTO t VALUES (1)", "INSERT INTO t ", "Values", " (1)"},
 		{"insert into t (a, b) values", "insert into t (a, b) ", "Values", ""},
@@ -26,6 +27,7 @@ func TestParseInsert_FindsTheData(t *testing.T) {
 			t.Errorf("%q: %+v %v %v", c.sql, head, ok, err)
 		}
 	}
+
 	for _, sql := range []string{
 		"SELECT 1", "", "INSERT", "INSERT INTO", "INSERT INTO t", "INSERT INTO t SELECT 1 FORMAT CSV", "INSERT INTO t (SELECT 1 AS values)",
 		"INSERT INTO t WITH 1 AS x SELECT x", "WITH 1 AS x INSERT INTO t VALUES (1)", "INSERT INTO {t", "INSERT INTO t FORMAT",
@@ -38,6 +40,7 @@ func TestParseInsert_FindsTheData(t *testing.T) {
 
 func TestValuesData_EndsAtTheSemicolon(t *testing.T) {
 	t.Parallel()
+
 	for text, fine := range map[string]bool{
 		"(1)": true, "(1);": true, "(1); \n;": true, "(';')": true, "('a''; b')": true, `('\';')`: true, "": true,
 		"(1);(2)": false, "(1); SELECT 1": false, `('\\');x`: false,
@@ -55,6 +58,7 @@ func FuzzParseInsert(f *testing.F) {
 	for _, sql := range []string{"INSERT INTO t (a) FORMAT CSV\n1", "INSERT INTO {t:Identifier} VALUES ('x;')", "# x\nINSERT INTO \"ş\" VALUES", "SELECT '"} {
 		f.Add(sql)
 	}
+
 	f.Fuzz(func(t *testing.T, sql string) {
 		if head, ok, err := parseInsert(sql); err == nil && ok && (!strings.HasPrefix(sql, head.text) || head.data < len(head.text)) {
 			t.Errorf("head %q, data from %d", head.text, head.data)

@@ -17,6 +17,7 @@ import (
 // side of the pipe, and a client that reads slowly makes the engine wait.
 func TestStreaming_TakesConstantMemory(t *testing.T) {
 	t.Parallel()
+
 	c := start(t, t.TempDir())
 	const rows = 3_000_000
 	query := fmt.Sprintf("SELECT number, toString(number), toDecimal64(number, 2), now64(3) FROM numbers(%d) FORMAT CSV", rows)
@@ -33,12 +34,15 @@ func TestStreaming_TakesConstantMemory(t *testing.T) {
 		if size>>26 != (size+n)>>26 {
 			peak = max(peak, memory(t, c, "RssAnon"))
 		}
+
 		size += n
 		if err == io.EOF {
 			break
 		}
+
 		noError(t, err)
 	}
+
 	t.Logf("%d MB; anonymous memory %d MB before, %d MB at most", size>>20, before>>10, peak>>10)
 	if lines != rows || peak == 0 || peak-before > 96<<10 {
 		t.Errorf("%d lines, memory grew from %d to %d kB", lines, before, peak)
@@ -53,5 +57,6 @@ func memory(t testing.TB, c *child, name string) int {
 	_, line, _ := strings.Cut(string(status), name+":")
 	n, err := strconv.Atoi(strings.Fields(line)[0])
 	noError(t, err)
+
 	return n
 }

@@ -48,17 +48,21 @@ var (
 
 func TestList_IsCurrentAndAllowed(t *testing.T) {
 	t.Parallel()
+
 	works, err := collect()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	list, all := render(works), allTexts(works)
 	if *write {
 		err = os.WriteFile(filepath.Join(root, listFile), list, 0o644)
 	}
+
 	if *texts != "" {
 		err = errors.Join(err, os.WriteFile(*texts, all, 0o644))
 	}
+
 	kept, unread := os.ReadFile(filepath.Join(root, listFile))
 	if err := errors.Join(err, unread); err != nil {
 		t.Fatal(err)
@@ -66,6 +70,7 @@ func TestList_IsCurrentAndAllowed(t *testing.T) {
 	if !bytes.Equal(kept, list) {
 		t.Errorf("%s is not current: go test ./internal/licences -write, and look at what has changed", listFile)
 	}
+
 	for _, w := range works {
 		if len(w.texts) > 0 && !bytes.Contains(all, []byte("==== "+w.name+" ")) {
 			t.Errorf("the texts lack %s", w.name)
@@ -95,9 +100,11 @@ go. Allowed are: %s.
 | what | version | licence |
 |---|---|---|
 `, "`go test ./internal/licences -write`", strings.Join(allowed, ", "))
+
 	for _, w := range works {
 		b = fmt.Appendf(b, "| %s | %s | %s |\n", w.name, w.version, strings.Join(w.licences, ", "))
 	}
+
 	return b
 }
 
@@ -116,28 +123,34 @@ func collect() ([]*work, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, b := range besides {
 		content, err := os.ReadFile(filepath.Join(root, b.file))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", b.name, err)
 		}
+
 		version := regexp.MustCompile(b.version).FindSubmatch(content)
 		if version == nil {
 			return nil, fmt.Errorf("%s: no version in %s", b.name, b.file)
 		}
+
 		w := &work{name: b.name, version: string(version[1])}
 		if b.licence == "" {
 			w.licences = []string{b.declared}
 		} else if err := w.addText(root, b.licence); err != nil {
 			return nil, err
 		}
+
 		works = append(works, w)
 	}
+
 	slices.SortFunc(works, func(a, b *work) int { return strings.Compare(a.name, b.name) })
 	var faults []error
 	for _, w := range works {
 		faults = append(faults, w.check())
 	}
+
 	return works, errors.Join(faults...)
 }
 
@@ -151,6 +164,7 @@ func modules() ([]*work, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}
+
 	var works []*work
 	for line := range strings.Lines(string(out)) {
 		field := strings.Split(strings.TrimSpace(line), "\t")
@@ -160,16 +174,20 @@ func modules() ([]*work, error) {
 			i = len(works)
 			works = append(works, &work{name: name, version: version})
 		}
+
 		if err := works[i].addTexts(module, dir); err != nil {
 			return nil, err
 		}
 	}
+
 	goRoot, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go env GOROOT: %w", err)
 	}
+
 	// No version: the toolchain that builds a release need not be the one that lists.
 	standard := &work{name: "Go standard library and runtime", version: "of the toolchain"}
+
 	return append(works, standard), standard.addText(strings.TrimSpace(string(goRoot)), "LICENSE")
 }
 
@@ -188,6 +206,7 @@ func (w *work) addTexts(module, dir string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
+
 		for _, file := range files {
 			name := file.Name()
 			if file.IsDir() || !licenceName.MatchString(name) || strings.HasSuffix(name, ".go") {
@@ -198,6 +217,7 @@ func (w *work) addTexts(module, dir string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -206,6 +226,7 @@ func (w *work) addText(dir, file string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", w.name, err)
 	}
+
 	if !slices.ContainsFunc(w.texts, func(t text) bool { return t.file == file }) {
 		w.texts = append(w.texts, text{file, content})
 	}
@@ -226,6 +247,7 @@ func (w *work) check() error {
 		if notice.MatchString(path.Base(t.file)) {
 			continue
 		}
+
 		coverage := licensecheck.Scan(t.content)
 		var found []string
 		for _, m := range coverage.Match {
@@ -233,26 +255,33 @@ func (w *work) check() error {
 				found = append(found, m.ID)
 			}
 		}
+
 		if len(found) == 0 || coverage.Percent < enough {
 			fault("%s is no licence that is known (%.0f %% of %v)", t.file, coverage.Percent, found)
 		}
+
 		for _, id := range found {
 			if !slices.Contains(allowed, id) {
 				fault("%s is under %s, which is not allowed", t.file, id)
 			}
 		}
+
 		w.licences = append(w.licences, found...)
 	}
+
 	if len(w.licences) == 0 && len(faults) == 0 {
 		fault("no text of a licence")
 	}
+
 	slices.Sort(w.licences)
 	w.licences = slices.Compact(w.licences)
+
 	return errors.Join(faults...)
 }
 
 func TestCheck_RefusesWhatIsNotAllowed(t *testing.T) {
 	t.Parallel()
+
 	read := func(path string) string {
 		content, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {
@@ -260,6 +289,7 @@ func TestCheck_RefusesWhatIsNotAllowed(t *testing.T) {
 		}
 		return string(content)
 	}
+
 	isc, mpl := read("internal/delivery/turkey.LICENCE"), read("internal/systemtest/axe/LICENSE")
 	for name, c := range map[string]struct {
 		work work
@@ -287,6 +317,7 @@ func TestCheck_RefusesWhatIsNotAllowed(t *testing.T) {
 
 func TestLicenceName_FindsTextsOfLicences(t *testing.T) {
 	t.Parallel()
+
 	for name, want := range map[string]bool{
 		"LICENSE": true, "LICENCE.txt": true, "license.md": true, "LICENSE-APACHE": true, "COPYING": true, "Unlicense": true, "NOTICE": true, "PATENTS": true,
 		"licenses.go": false, "license_of_mine": false, "README.md": false, "license_test.go": false, "mylicense": false,

@@ -16,6 +16,7 @@ func cases(path string) (ids []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	ast.Inspect(file, func(node ast.Node) bool {
 		switch n := node.(type) {
 		case *ast.SwitchStmt:
@@ -30,11 +31,14 @@ func cases(path string) (ids []string, err error) {
 				ids = append(ids, literals([]ast.Expr{n.Y})...)
 			}
 		}
+
 		return true
 	})
+
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("%s: nothing depends on broken.Rule", path)
 	}
+
 	return ids, nil
 }
 
@@ -64,11 +68,13 @@ func literals(expressions []ast.Expr) (texts []string) {
 		if !isLiteral || literal.Kind != token.STRING {
 			continue
 		}
+
 		text, err := strconv.Unquote(literal.Value)
 		if err == nil {
 			id, _, _ := strings.Cut(text, " ")
 			texts = append(texts, id)
 		}
 	}
+
 	return texts
 }

@@ -45,6 +45,7 @@ func isMatched(tagsOf map[string][]string, name, tag string) bool {
 	if !strings.HasSuffix(name, "_") {
 		return slices.Contains(tagsOf[name], tag)
 	}
+
 	for test, tags := range tagsOf {
 		if strings.HasPrefix(test, name) && slices.Contains(tags, tag) {
 			return true
@@ -67,11 +68,13 @@ func readTests(t *testing.T) (tagsOf map[string][]string) {
 		if constraint != nil {
 			tag = string(constraint[1])
 		}
+
 		for _, declaration := range testDeclaration.FindAllSubmatch(source, -1) {
 			name := string(declaration[1])
 			tagsOf[name] = append(tagsOf[name], tag)
 		}
 	}
+
 	return tagsOf
 }
 
@@ -82,16 +85,21 @@ func files(t *testing.T, ending string) (found []string) {
 		if err != nil {
 			return err
 		}
+
 		isHidden := strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".." && entry.Name() != ".github"
 		if entry.IsDir() && isHidden { // such as .git and .data, where other programs write
 			return filepath.SkipDir
 		}
+
 		if strings.HasSuffix(path, ending) {
 			found = append(found, path)
 		}
+
 		return nil
 	})
+
 	noError(t, err)
+
 	return found
 }
 

@@ -39,12 +39,14 @@ func List(module string) (ids []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for line := range strings.Lines(string(text)) {
 		id := strings.TrimSpace(line)
 		if id != "" && !strings.HasPrefix(id, "#") {
 			ids = append(ids, id)
 		}
 	}
+
 	return ids, nil
 }
 
@@ -55,6 +57,7 @@ func Tests(module string) (map[string][]Test, error) {
 		if err != nil {
 			return err
 		}
+
 		isHidden := strings.HasPrefix(entry.Name(), ".") && path != module
 		if entry.IsDir() && isHidden { // such as .git and .data, where other programs write
 			return filepath.SkipDir
@@ -62,8 +65,10 @@ func Tests(module string) (map[string][]Test, error) {
 		if !strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
+
 		return readDirectives(module, path, found)
 	})
+
 	return found, err
 }
 
@@ -78,6 +83,7 @@ func readDirectives(module, path string, found map[string][]Test) error {
 	if err != nil {
 		return err
 	}
+
 	test := Test{Package: folder, IsLong: strings.HasSuffix(path, "_long_test.go")}
 
 	var above []string // the ids of directives whose function follows
@@ -104,9 +110,11 @@ func readDirectives(module, path string, found map[string][]Test) error {
 			above = append(above, strings.Fields(ids)...)
 		}
 	}
+
 	if len(above) > 0 {
 		return fmt.Errorf("%s: no function follows the directive of %s", path, strings.Join(above, ", "))
 	}
+
 	return nil
 }
 
@@ -118,6 +126,7 @@ func Defects(module string) (o *overlay.Overlay, ids []string, err error) {
 		if err != nil || entry.IsDir() {
 			return err
 		}
+
 		target, err := filepath.Rel(root, path)
 		if err != nil {
 			return err
@@ -126,9 +135,13 @@ func Defects(module string) (o *overlay.Overlay, ids []string, err error) {
 		if err != nil {
 			return err
 		}
+
 		ids = append(ids, broken...)
+
 		return o.Replace(path, target)
 	})
+
 	slices.Sort(ids)
+
 	return o, slices.Compact(ids), err
 }

@@ -18,6 +18,7 @@ func TestRules_AreHeldByTheGate(t *testing.T) {
 			t.Errorf("%s: %s is not in docs/spec/rules.txt", namedBy[0].Name, id)
 		}
 	}
+
 	for _, id := range ids {
 		isOfGate := func(test Test) bool { return !test.IsLong }
 		if !slices.ContainsFunc(tests[id], isOfGate) {
@@ -39,6 +40,7 @@ func TestRules_HaveADefectEach(t *testing.T) {
 			t.Errorf("a defect breaks %s, which is not in docs/spec/rules.txt", id)
 		}
 	}
+
 	for _, id := range ids {
 		if !slices.Contains(broken, id) {
 			t.Errorf("no defect in %s breaks %s", DefectsFolder, id)

@@ -56,6 +56,7 @@ func (s *Settings) Validate() error {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "":
 		return errors.New("tracing.endpoint: want http://host:4318 or https://, without user, password and query (OTEL_EXPORTER_OTLP_HEADERS holds what the collector wants to see)")
 	}
+
 	return nil
 }
 
@@ -76,25 +77,31 @@ func Open(ctx context.Context, s Settings, program, environment string, log *slo
 	if s.Endpoint == "" {
 		return nil, nil
 	}
+
 	u, err := url.Parse(s.Endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("tracing.endpoint: %w", err)
 	}
+
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"
 	}
+
 	headers, err := collectorHeaders()
 	if err != nil {
 		return nil, err
 	}
+
 	options := []otlptracehttp.Option{otlptracehttp.WithEndpointURL(u.String())}
 	if len(headers) > 0 {
 		options = append(options, otlptracehttp.WithHeaders(headers))
 	}
+
 	exporter, err := otlptracehttp.New(ctx, options...)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
+
 	var last atomic.Int64                                        // Unix seconds
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // at most one line a minute
 		now, before := time.Now().Unix(), last.Load()
@@ -102,6 +109,7 @@ func Open(ctx context.Context, s Settings, program, environment string, log *slo
 			log.Warn("traces are not taken", "error", err)
 		}
 	}))
+
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(time.Second), sdktrace.WithMaxQueueSize(queued), sdktrace.WithMaxExportBatchSize(queued/8)),
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), // Record leaves the others out
@@ -110,6 +118,7 @@ func Open(ctx context.Context, s Settings, program, environment string, log *slo
 			attribute.String("service.name", program), attribute.String("service.namespace", "vendorapi"),
 			attribute.String("deployment.environment.name", environment))),
 	)
+
 	return &Tracer{provider, provider.Tracer("vendorapi"), uint64(math.Round(s.SampleRatio * (1 << 48)))}, nil
 }
 
@@ -123,6 +132,7 @@ func collectorHeaders() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	headers := map[string]string{}
 	for _, header := range config.SplitList(text) {
 		name, encoded, found := strings.Cut(header, "=")
@@ -132,6 +142,7 @@ func collectorHeaders() (map[string]string, error) {
 		}
 		headers[strings.TrimSpace(name)] = value
 	}
+
 	return headers, nil
 }
 
@@ -245,6 +256,7 @@ func (t *Tracer) Record(s *Span) {
 	if t == nil {
 		return
 	}
+
 	carrier := propagation.MapCarrier{"traceparent": s.Caller}
 	caller := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
 	self, known := s.Identity.context, s.Order != [16]byte{}
@@ -258,22 +270,27 @@ func (t *Tracer) Record(s *Span) {
 	default:
 		parent = caller
 	}
+
 	if !self.IsValid() {
 		self = t.OfOrder(parent.TraceID()).context
 	}
+
 	if !self.IsSampled() {
 		return
 	}
+
 	var links []trace.Link
 	if known && caller.IsValid() {
 		links = append(links, trace.Link{SpanContext: caller})
 	}
+
 	ctx := trace.ContextWithRemoteSpanContext(context.WithValue(context.Background(), promisedKey{}, self), parent)
 	ctx, span := t.start(ctx, s, links...)
 	for i := range s.Within {
 		_, inner := t.start(context.WithValue(ctx, promisedKey{}, nil), &s.Within[i])
 		end(inner, &s.Within[i])
 	}
+
 	end(span, s)
 }
 

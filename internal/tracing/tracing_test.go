@@ -34,6 +34,7 @@ func open(t *testing.T, s Settings) *Tracer {
 
 func TestSettings_NameTheWrongKey(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		settings Settings
 		want     string // "": right
@@ -59,6 +60,7 @@ func TestTracer_OffDoesNothing(t *testing.T) {
 	if tr != nil || err != nil {
 		t.Fatalf("%v, %v", tr, err)
 	}
+
 	span := &Span{Name: "nothing"}
 	if n := testing.AllocsPerRun(100, func() { tr.Record(span) }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -70,6 +72,7 @@ func TestTracer_OffDoesNothing(t *testing.T) {
 
 func TestIdentity_OfAnOrderIsItsOwnTrace(t *testing.T) {
 	t.Parallel()
+
 	tr := open(t, Settings{Endpoint: "http://127.0.0.1:1", SampleRatio: 1})
 	order := [16]byte{0xab, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 	traceOf := func(i Identity) string { return i.context.TraceID().String() }
@@ -88,6 +91,7 @@ func TestIdentity_OfAnOrderIsItsOwnTrace(t *testing.T) {
 // Programs agree on which orders are traced because each decides by the id.
 func TestSampling_FollowsFromTheOrder(t *testing.T) {
 	t.Parallel()
+
 	const n = 4000
 	for _, ratio := range []float64{0, 0.01, 0.25, 0.5, 0.9, 1} {
 		s := Settings{Endpoint: "http://127.0.0.1:1", SampleRatio: ratio}
@@ -101,13 +105,16 @@ func TestSampling_FollowsFromTheOrder(t *testing.T) {
 			if worker.OfOrder(order).context.IsSampled() != taken || gateway.root(order).IsSampled() != taken {
 				t.Fatalf("they differ about %s", order)
 			}
+
 			if taken {
 				orders++
 			}
+
 			if gateway.OfOrder([16]byte{}).context.IsSampled() {
 				others++
 			}
 		}
+
 		for what, got := range map[string]int{"orders": orders, "other traces": others} {
 			if math.Abs(float64(got)-ratio*n) > 5*math.Sqrt(n*ratio*(1-ratio)) {
 				t.Errorf("ratio %v: %d of %d %s are taken", ratio, got, n, what)
@@ -119,10 +126,12 @@ func TestSampling_FollowsFromTheOrder(t *testing.T) {
 // Far more spans than are kept, which nobody takes: none of them waits.
 func TestRecord_SurvivesMalformedCallersAndAnAbsentCollector(t *testing.T) {
 	t.Parallel()
+
 	tr, err := Open(t.Context(), Settings{Endpoint: "http://127.0.0.1:1", SampleRatio: 1}, "test", "sandbox", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	began := time.Now()
 	for _, caller := range []string{"", "x", "00-0-0-00", strings.Repeat("00-", 10_000), "00-00000000000000000000000000000000-0000000000000000-01"} {
 		for range queued / 8 {
@@ -133,6 +142,7 @@ func TestRecord_SurvivesMalformedCallersAndAnAbsentCollector(t *testing.T) {
 
 func TestClose_SendsWhatIsQueued(t *testing.T) {
 	t.Parallel()
+
 	var mu sync.Mutex
 	var got []byte
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -146,10 +156,12 @@ func TestClose_SendsWhatIsQueued(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	tr.Record(&Span{Name: "the last one", Began: time.Now(), Ended: time.Now(), Failure: "it failed"})
 	if err := tr.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	mu.Lock()
 	defer mu.Unlock()
 	for _, want := range []string{"the last one", "program-name", "it failed", "sandbox"} {
@@ -162,6 +174,7 @@ func TestClose_SendsWhatIsQueued(t *testing.T) {
 // What is not sampled reaches no collector. A span is below its caller, and has no additional link to it.
 func TestRecord_SendsWhatIsSampledBelowItsCaller(t *testing.T) {
 	t.Parallel()
+
 	const caller = "00-0102030405060708090a0b0c0d0e0f10-a1a2a3a4a5a6a7a8-01"
 	for ratio, want := range map[float64]int{0: 0, 1: 1} {
 		var mu sync.Mutex
@@ -172,6 +185,7 @@ func TestRecord_SendsWhatIsSampledBelowItsCaller(t *testing.T) {
 			defer mu.Unlock()
 			got = append(got, body...)
 		}))
+
 		t.Cleanup(server.Close)
 		tr, err := Open(t.Context(), Settings{Endpoint: server.URL, SampleRatio: ratio}, "test", "sandbox", slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -226,6 +240,7 @@ func TestOpen_ShowsTheCollectorWhatAVariableOrItsFileHolds(t *testing.T) {
 	if err := os.WriteFile(file, []byte("api-key=geheim%2B1, x-team=a b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	const both = "api-key=geheim%2B1, x-team=a b"
 	for _, c := range []struct{ value, file, want string }{
 		{"", "", "|"},
@@ -245,9 +260,11 @@ func TestOpen_ShowsTheCollectorWhatAVariableOrItsFileHolds(t *testing.T) {
 			}
 			continue
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		tr.Record(&Span{Name: "one", Began: time.Now(), Ended: time.Now()})
 		if err := tr.Close(t.Context()); err != nil {
 			t.Fatal(err)

@@ -91,6 +91,7 @@ func ParseHost(host string) (name string, address netip.Addr, err error) {
 		}
 		return "", address, nil
 	}
+
 	name = strings.ToLower(host)
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		// Full-width digits, ideographic dots and capitals, as a browser looks them up.
@@ -98,15 +99,18 @@ func ParseHost(host string) (name string, address netip.Addr, err error) {
 			return "", netip.Addr{}, errHostName
 		}
 	}
+
 	name = strings.TrimSuffix(name, ".")
 	if address, err := netip.ParseAddr(name); err == nil {
 		return "", address, nil
 	}
+
 	switch {
 	case numericName.MatchString(name):
 		return "", netip.Addr{}, errNumericHost
 	case len(name) > 253 || !hostName.MatchString(name):
 		return "", netip.Addr{}, errHostName
 	}
+
 	return name, netip.Addr{}, nil
 }

@@ -34,11 +34,13 @@ func TestPublicAddress_RefusesEverySpecialRange(t *testing.T) {
 		"segment routing": {"5f00::1"},
 		"with a zone":     {"fe80::5efe:7f00:1%eth0", "2606:4700::1111%eth0", "::ffff:8.8.8.8%eth0"},
 	}
+
 	for kind, addresses := range refused {
 		for _, text := range addresses {
 			check(t, !PublicAddress(netip.MustParseAddr(text)), "%s address %s is allowed", kind, text)
 		}
 	}
+
 	for _, text := range []string{
 		"1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255",
 		"128.0.0.0", "168.63.129.15", "168.63.129.17", "169.253.255.255", "169.255.0.0", "172.15.255.255", "172.32.0.0",
@@ -47,6 +49,7 @@ func TestPublicAddress_RefusesEverySpecialRange(t *testing.T) {
 	} {
 		check(t, PublicAddress(netip.MustParseAddr(text)), "public address %s is refused", text)
 	}
+
 	check(t, !PublicAddress(netip.Addr{}), "no address at all is allowed")
 }
 

@@ -52,10 +52,13 @@ func Next(attempt int, occurredAt, now time.Time, retryAfter time.Duration, rand
 			return at, true
 		}
 	}
+
 	if attempt >= MaxAttempts || !now.Before(deadline.Add(-lastEarliest)) {
 		return time.Time{}, false
 	}
+
 	spread := time.Duration(random * float64(lastEarliest-lastLatest))
+
 	return deadline.Add(-lastEarliest + spread), true
 }
 
@@ -68,9 +71,11 @@ func ParseRetryAfter(header string, now time.Time) time.Duration {
 	} else if strings.Trim(header, "0123456789") == "" && header != "" {
 		return Window // a number too large to hold
 	}
+
 	date, err := http.ParseTime(header)
 	if err != nil {
 		return 0
 	}
+
 	return min(max(date.Sub(now), 0), Window)
 }

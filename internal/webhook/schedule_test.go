@@ -15,12 +15,14 @@ func TestNext_FollowsTheSchedule(t *testing.T) {
 		10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute,
 		20 * time.Minute, 40 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour,
 	}
+
 	now := occurred
 	for i, want := range nominal {
 		at, ok := Next(i+1, occurred, now, 0, 0.5)
 		check(t, ok && at.Sub(now).Round(time.Millisecond) == want, "after attempt %d: %v, %v, want %v", i+1, at.Sub(now), ok, want)
 		now = at
 	}
+
 	at, ok := Next(13, occurred, now, 0, 0.5)
 	if want := occurred.Add(24*time.Hour - 3*time.Minute); !ok || !at.Equal(want) {
 		t.Errorf("after attempt 13: %v, %v, want %v", at, ok, want)
@@ -78,14 +80,17 @@ func TestNext_OverALifeThatNobodyAccepts(t *testing.T) {
 			if !silent {
 				retryAfter = time.Duration(rapid.Int64Range(0, int64(Window)).Draw(t, "retry after"))
 			}
+
 			at, ok := Next(attempts, occurred, now, retryAfter, random)
 			if !ok {
 				break
 			}
+
 			checkNext(t, attempts, now, at, retryAfter)
 			attempts++
 			now = at.Add(time.Duration(rapid.Int64Range(0, int64(10*time.Second)).Draw(t, "answer after")))
 		}
+
 		require(t, attempts <= MaxAttempts, "%d attempts", attempts)
 		before := deadline.Sub(now)
 		require(t, time.Duration(delay) >= Window-lastEarliest || before <= lastEarliest, "given up %v before the deadline after %d attempts", before, attempts)
@@ -102,6 +107,7 @@ func checkNext(t *rapid.T, attempt int, now, at time.Time, retryAfter time.Durat
 		require(t, last, "attempt 14 comes %v before the deadline", deadline.Sub(at))
 		return
 	}
+
 	gap := at.Sub(now)
 	require(t, gap >= retryAfter || last, "attempt %d comes before Retry-After", attempt+1)
 	nominal := gaps[attempt-1]

@@ -34,10 +34,12 @@ func decodeSecret(s string) ([]byte, error) {
 	if !ok || strings.ContainsAny(encoded, "\r\n") {
 		return nil, errSecret
 	}
+
 	raw, err := base64.StdEncoding.Strict().DecodeString(encoded)
 	if err != nil || len(raw) != secretSize {
 		return nil, errSecret
 	}
+
 	return raw, nil
 }
 
@@ -59,6 +61,7 @@ func SignStandard(id string, at time.Time, body []byte, secrets ...string) (stri
 	if len(secrets) == 0 {
 		return "", errors.New("signing a webhook needs at least one secret")
 	}
+
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	signatures := make([]string, len(secrets))
 	for i, secret := range secrets {
@@ -71,5 +74,6 @@ func SignStandard(id string, at time.Time, body []byte, secrets ...string) (stri
 		mac.Write(body)
 		signatures[i] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 	}
+
 	return strings.Join(signatures, " "), nil
 }

@@ -83,6 +83,7 @@ func TestSignStandard_SignsWithEverySecret(t *testing.T) {
 			must(t, err)
 			alone = append(alone, one)
 		}
+
 		both, err := SignStandard(id, at, body, secrets...)
 		must(t, err)
 		require(t, both == strings.Join(alone, " ") && alone[0] != alone[1], "%s of %v", both, alone)

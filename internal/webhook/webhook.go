@@ -35,5 +35,6 @@ func AppendEnvelope(dst []byte, eventID, event, occurredAt string, appendData fu
 	dst = append(dst, `,"occurredAt":`...)
 	dst = delivery.AppendString(dst, occurredAt)
 	dst = append(dst, `,"data":`...)
+
 	return append(appendData(dst), '}')
 }

@@ -24,6 +24,7 @@ func TestAppendEnvelope_IsJSONForAnyText(t *testing.T) {
 			OccurredAt string `json:"occurredAt"`
 			Data       int    `json:"data"`
 		}
+
 		body := AppendEnvelope(nil, id, event, at, appendText("7"))
 		err := json.Unmarshal(body, &got)
 		require(t, err == nil, "%s: %v", body, err)

@@ -41,10 +41,12 @@ func (l *Library) Connect(args ...string) (*Conn, error) {
 	for i, arg := range args {
 		argv[i] = pinned(&pins, arg)
 	}
+
 	owner := l.connect(int32(len(args)), first(&pins, argv))
 	if owner == nil {
 		return nil, errors.New("the engine did not open its data; it says why on standard error")
 	}
+
 	return &Conn{library: l, owner: owner}, nil
 }
 
@@ -97,6 +99,7 @@ func (c *Conn) Stream(sql, format string, params Params, take func(part []byte) 
 	if err := exceptionFrom(c.library.resultError(stream)); err != nil {
 		return err
 	}
+
 	for {
 		part := c.library.fetch(c.handle(), stream)
 		data, err := c.library.data(part), exceptionFrom(c.library.resultError(part))
@@ -106,6 +109,7 @@ func (c *Conn) Stream(sql, format string, params Params, take func(part []byte) 
 				c.library.cancelStream(c.handle(), stream)
 			}
 		}
+
 		c.library.destroyResult(part)
 		if !more || err != nil {
 			return err
@@ -127,6 +131,7 @@ func (c *Conn) call(f statementCall, sql, format string, params Params) unsafe.P
 		names, nameLens = append(names, pinned(&pins, name)), append(nameLens, uintptr(len(name)))
 		values, valueLens = append(values, pinned(&pins, value)), append(valueLens, uintptr(len(value)))
 	}
+
 	return f(c.handle(), pinned(&pins, sql), uintptr(len(sql)), pinned(&pins, format), uintptr(len(format)),
 		first(&pins, names), first(&pins, nameLens), first(&pins, values), first(&pins, valueLens), uintptr(len(params)))
 }
@@ -179,10 +184,12 @@ func (i *Insert) Write(data []byte) (int, error) {
 	if len(data) == 0 || i.library.insertAppend(i.stream, first(&pins, data), uintptr(len(data))) == success {
 		return len(data), nil
 	}
+
 	err := exceptionFrom(i.library.insertError(i.stream))
 	if err == nil {
 		err = NewException(unknownException, "UNKNOWN_EXCEPTION", "the insert ended before its data")
 	}
+
 	return 0, fmt.Errorf("append: %w", err)
 }
 
@@ -237,6 +244,7 @@ func Load(path string) (*Library, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load libchdb: %w", err)
 	}
+
 	l := &Library{}
 	functions := reflect.ValueOf(l).Elem()
 	for i := range functions.NumField() {
@@ -247,8 +255,10 @@ func Load(path string) (*Library, error) {
 		call := functions.Field(i)
 		purego.RegisterFunc(reflect.NewAt(call.Type(), call.Addr().UnsafePointer()).Interface(), symbol)
 	}
+
 	// Before the first connection: SIGSEGV and its kin belong to Go, which
 	// turns a nil pointer into a panic of one request.
 	l.signalHandlers(0)
+
 	return l, nil
 }

@@ -56,10 +56,12 @@ func Find() (string, error) {
 		}
 		return path, nil
 	}
+
 	if platform := runtime.GOOS + "/" + runtime.GOARCH; platform != "linux/amd64" {
 		return "", fmt.Errorf("%w: package-lock.json has none for %s; set %s to a libchdb %s that you installed, or CLICKHOUSE_URL to a ClickHouse server",
 			errNoLibrary, platform, PathVariable, Version)
 	}
+
 	i, err := newInstaller(nil)
 	if err != nil {
 		return "", err
@@ -67,6 +69,7 @@ func Find() (string, error) {
 	if err := requireFile(i.library()); err != nil {
 		return "", fmt.Errorf("%w: %w (`devclickhouse install` fetches it)", errNotInstalled, err)
 	}
+
 	return i.library(), nil
 }
 
@@ -96,6 +99,7 @@ func Install(ctx context.Context, out io.Writer) (string, error) {
 	if err := i.install(ctx); err != nil {
 		return "", fmt.Errorf("install libchdb: %w", err)
 	}
+
 	return i.library(), nil
 }
 
@@ -124,14 +128,17 @@ func (i *installer) install(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(i.target), 0o755); err != nil {
 		return err
 	}
+
 	held, err := i.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer held.Close() // which is what frees the lock
+
 	if requireFile(i.library()) == nil {
 		return nil // another process was faster
 	}
+
 	return i.fetch(ctx, held)
 }
 
@@ -140,17 +147,21 @@ func (i *installer) acquire(ctx context.Context) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for waiting := false; ; waiting = true {
 		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return lock, nil
 		}
+
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, errors.Join(err, lock.Close())
 		}
+
 		if !waiting {
 			fmt.Fprintln(i.out, "libchdb: another process installs it; waiting")
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), lock.Close())
@@ -167,6 +178,7 @@ func (i *installer) fetch(ctx context.Context, held *os.File) error {
 		return fmt.Errorf("%w: it comes with Node.js (https://nodejs.org, or `apt-get install npm`); "+
 			"or set %s to a libchdb %s, or CLICKHOUSE_URL to a ClickHouse server", errNoNPM, PathVariable, Version)
 	}
+
 	staging := i.target + ".partial"
 	defer func() { _ = os.RemoveAll(staging) }() // what stays is removed by the next one
 	err = errors.Join(
@@ -177,6 +189,7 @@ func (i *installer) fetch(ctx context.Context, held *os.File) error {
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintf(i.out, "libchdb %s: fetching %s with npm into %s\n", Version, i.name, i.target)
 	var progress sync.WaitGroup
 	running, stop := context.WithCancel(ctx)
@@ -187,6 +200,7 @@ func (i *installer) fetch(ctx context.Context, held *os.File) error {
 	if err != nil {
 		return err
 	}
+
 	return i.publish(filepath.Join(staging, "node_modules", filepath.FromSlash(i.name)))
 }
 
@@ -216,6 +230,7 @@ func (i *installer) publish(fetched string) error {
 	if err := os.RemoveAll(i.target); err != nil { // a folder without its library
 		return err
 	}
+
 	return os.Rename(fetched, i.target)
 }
 
@@ -228,6 +243,7 @@ func (i *installer) showProgress(ctx context.Context, dir string) {
 			return
 		case <-time.After(5 * time.Second):
 		}
+
 		var bytes int64
 		_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 			if err == nil && e.Type().IsRegular() {
@@ -237,6 +253,7 @@ func (i *installer) showProgress(ctx context.Context, dir string) {
 			}
 			return nil
 		})
+
 		fmt.Fprintf(i.out, "libchdb: %d of %d MB\n", bytes/1e6, packageBytes/1_000_000)
 	}
 }

@@ -43,9 +43,11 @@ func newRegistry(t *testing.T) *registry {
 			t.Fatal(err)
 		}
 	}
+
 	if err := errors.Join(archive.Close(), zipped.Close()); err != nil {
 		t.Fatal(err)
 	}
+
 	r := &registry{tarball: packed.Bytes()}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.requests.Add(1)
@@ -57,9 +59,12 @@ func newRegistry(t *testing.T) *registry {
 			<-req.Context().Done()
 			return
 		}
+
 		w.Write(r.tarball)
 	}))
+
 	t.Cleanup(r.Close)
+
 	return r
 }
 
@@ -85,6 +90,7 @@ func (r *registry) installer(t *testing.T, out *strings.Builder) *installer {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return &installer{
 		target:   filepath.Join(t.TempDir(), "cache", "lib"),
 		name:     "@test/lib",
@@ -100,6 +106,7 @@ func setup(t *testing.T) (*registry, *installer, *strings.Builder) {
 	t.Setenv("npm_config_fetch_retries", "0")
 	t.Setenv("NO_PROXY", "127.0.0.1")
 	r, out := newRegistry(t), &strings.Builder{}
+
 	return r, r.installer(t, out), out
 }
 
@@ -121,6 +128,7 @@ func TestInstall_OnceForAll(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	if !installed(t, i) || r.requests.Load() != 1 {
 		t.Errorf("installed %v with %d downloads", installed(t, i), r.requests.Load())
@@ -128,6 +136,7 @@ func TestInstall_OnceForAll(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(i.target, "ran")); err == nil {
 		t.Error("the package's script ran")
 	}
+
 	entries, err := os.ReadDir(filepath.Dir(i.target))
 	if err != nil || len(entries) != 2 { // the package and the lock
 		t.Errorf("%v %v", entries, err)
@@ -158,10 +167,12 @@ func TestInstall_CutShort(t *testing.T) {
 	if _, err := os.Stat(i.target); !errors.Is(err, os.ErrNotExist) {
 		t.Error("something looks installed")
 	}
+
 	// As after a kill: a half package, and a folder without its library.
 	if err := errors.Join(os.MkdirAll(i.target+".partial/node_modules/@test/lib", 0o755), os.Mkdir(i.target, 0o755)); err != nil {
 		t.Fatal(err)
 	}
+
 	r.cut.Store(nil)
 	if err := i.install(t.Context()); err != nil || !installed(t, i) {
 		t.Errorf("%v", err)
@@ -184,6 +195,7 @@ func TestFind(t *testing.T) {
 	if path, err := Find(); !errors.Is(err, errNotInstalled) || !strings.Contains(err.Error(), "devclickhouse install") {
 		t.Errorf("%s %v", path, err)
 	}
+
 	t.Setenv(PathVariable, filepath.Join(cache, "nowhere.so"))
 	if _, err := Find(); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), PathVariable) {
 		t.Errorf("%v", err)
@@ -191,10 +203,12 @@ func TestFind(t *testing.T) {
 	if _, err := Install(t.Context(), &strings.Builder{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a library that was named is replaced: %v", err)
 	}
+
 	t.Setenv(PathVariable, cache)
 	if _, err := Find(); err == nil || !strings.Contains(err.Error(), "not a file") {
 		t.Errorf("%v", err)
 	}
+
 	t.Setenv(PathVariable, filepath.Join("testdata", "..", "package.json"))
 	if path, err := Find(); err != nil || !strings.HasSuffix(path, "package.json") {
 		t.Errorf("%s %v", path, err)

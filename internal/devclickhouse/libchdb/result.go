@@ -54,12 +54,15 @@ func exceptionFrom(text string) error {
 	if text == "" {
 		return nil
 	}
+
 	text, _, _ = strings.Cut(text, "\nStack trace:")
 	text, _, _ = strings.Cut(strings.TrimSpace(text), ", Stack trace (when copying this message")
 	match := codePrefix.FindStringSubmatch(text)
 	if match == nil {
 		return NewException(unknownException, "UNKNOWN_EXCEPTION", "%s", text)
 	}
+
 	code, _ := strconv.Atoi(match[1]) // digits only
+
 	return &Exception{Code: code, Text: strings.TrimPrefix(text, "Error: ")}
 }

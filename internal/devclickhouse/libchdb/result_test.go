@@ -17,6 +17,7 @@ func TestExceptionFrom(t *testing.T) {
 			t.Errorf("%q: %v", said, err)
 		}
 	}
+
 	if err := exceptionFrom(""); err != nil {
 		t.Error(err)
 	}

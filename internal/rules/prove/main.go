@@ -78,6 +78,7 @@ func run(ctx context.Context, o options) error {
 				if i >= len(p.ids) || ctx.Err() != nil {
 					return
 				}
+
 				results[i] = p.try(ctx, p.ids[i])
 				mu.Lock()
 				show(results[i], i+1, len(p.ids), o.isVerbose)
@@ -85,10 +86,12 @@ func run(ctx context.Context, o options) error {
 			}
 		})
 	}
+
 	tries.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+
 	return conclude(results, time.Since(began))
 }
 
@@ -97,6 +100,7 @@ func show(r result, number, of int, isVerbose bool) {
 	if r.trouble != "" {
 		said = "NOT PROVED: " + r.trouble
 	}
+
 	fmt.Printf("%3d of %d  %5.1f s  %s  %s\n", number, of, r.took.Seconds(), r.id, said)
 	if isVerbose || r.trouble != "" {
 		fmt.Println("    " + strings.ReplaceAll(strings.TrimSpace(r.output), "\n", "\n    "))
@@ -112,16 +116,19 @@ func conclude(results []result, took time.Duration) error {
 			fmt.Printf("| %s | %s |\n", r.id, r.found)
 		}
 	}
+
 	for _, r := range results {
 		if r.trouble != "" {
 			fmt.Printf("| %s | NOT PROVED: %s |\n", r.id, r.trouble)
 			unproved++
 		}
 	}
+
 	fmt.Printf("\n%d rules after %.0f s, %d not proved\n", len(results), took.Seconds(), unproved)
 	if unproved > 0 {
 		return fmt.Errorf("%d of %d rules are not proved", unproved, len(results))
 	}
+
 	return nil
 }
 
@@ -153,6 +160,7 @@ func prepare(o options) (*prover, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run it in the module's folder: %w", err)
 	}
+
 	p := &prover{module: module, suites: make(map[string]*suite)}
 	p.ids, err = choose(all, o.only)
 	if err != nil {
@@ -182,11 +190,14 @@ func prepare(o options) (*prover, error) {
 	if err := errors.Join(os.RemoveAll(texts), os.MkdirAll(texts, 0o700)); err != nil {
 		return nil, err
 	}
+
 	changes, _, err := rules.Defects(module)
 	if err != nil {
 		return nil, err
 	}
+
 	p.overlay, err = changes.Write(texts)
+
 	return p, err
 }
 
@@ -195,6 +206,7 @@ func choose(all []string, only string) (chosen []string, err error) {
 	if only == "" {
 		return all, nil
 	}
+
 	wanted := strings.Split(only, ",")
 	for _, id := range all {
 		isWanted := func(w string) bool { return id == w || strings.HasSuffix(w, "/") && strings.HasPrefix(id, w) }
@@ -202,9 +214,11 @@ func choose(all []string, only string) (chosen []string, err error) {
 			chosen = append(chosen, id)
 		}
 	}
+
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("there is no rule %s", only)
 	}
+
 	return chosen, nil
 }
 
@@ -236,6 +250,7 @@ func (p *prover) testsOf(id string) (packages []string, names map[string][]strin
 	if len(others) > 0 {
 		packages = others
 	}
+
 	return packages, names
 }
 
@@ -270,9 +285,11 @@ func (p *prover) suite(ctx context.Context, path string) *suite {
 			s.trouble = "the tests of " + path + " fail while every rule is kept"
 			return
 		}
+
 		fmt.Printf("%s: %d tests compiled in %.0f s, passed in %.0f s while every rule is kept\n", path, len(s.names),
 			compiled.Seconds(), (time.Since(began) - compiled).Seconds())
 	})
+
 	return s
 }
 
@@ -287,6 +304,7 @@ func (p *prover) try(ctx context.Context, id string) result {
 			r.trouble, r.output = s.trouble, s.output
 			break
 		}
+
 		output, err := p.runTests(ctx, s, names[path], id)
 		if err != nil {
 			r.output = output
@@ -294,7 +312,9 @@ func (p *prover) try(ctx context.Context, id string) result {
 			break
 		}
 	}
+
 	r.took = time.Since(began)
+
 	return r
 }
 
@@ -305,6 +325,7 @@ func failedTest(path, output string) (found, trouble string) {
 			return "", "the tests of " + path + " end with a " + strings.TrimSpace(line)
 		}
 	}
+
 	for line := range strings.Lines(output) {
 		name, isFailed := strings.CutPrefix(line, "--- FAIL: ")
 		if isFailed {
@@ -312,6 +333,7 @@ func failedTest(path, output string) (found, trouble string) {
 			return name, ""
 		}
 	}
+
 	return "", "the tests of " + path + " fail without saying which"
 }
 
@@ -327,5 +349,6 @@ func (p *prover) runTests(ctx context.Context, s *suite, tests []string, brokenR
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	text, err := cmd.CombinedOutput()
+
 	return string(text), err
 }

@@ -51,6 +51,7 @@ func TestTestsOf_TakesTheCheapOnesFirst(t *testing.T) {
 		},
 		"b": {{Package: "internal/systemtest", Name: "TestSystem"}},
 	}}
+
 	for id, want := range map[string]string{"a": "internal/delivery gateway", "b": "internal/systemtest"} {
 		packages, _ := p.testsOf(id)
 		if strings.Join(packages, " ") != want {
