@@ -46,6 +46,7 @@ func guessUntilSlowed(t *testing.T, what string, guess func(i int) answer) {
 			t.Fatalf("%s, guess %d: %d %s", what, i+1, a.status, a.body)
 		}
 	}
+
 	t.Errorf("%s: 2000 guesses are not slowed down", what)
 }
 
@@ -71,10 +72,12 @@ func TestAccess_ManyClientIDsFromOneAddress(t *testing.T) {
 						t.Fatalf("%s, try %d: %d %s", name, i+1, a.status, a.body)
 					}
 				}
+
 				if !refused {
 					t.Errorf("%s: 3000 client ids in a row are never slowed down", name)
 				}
 			}
+
 			want(t, e.login(api, known.clientID, known.secret), 200, "")
 		})
 	}
@@ -97,6 +100,7 @@ func TestAccess_GuessingTakesNoTokenFromTheOwner(t *testing.T) {
 					return
 				default:
 				}
+
 				if a := e.login("vendor", e.account.clientID, "vas_guess"); !wrongCredential(a) && !slowed(a) {
 					t.Errorf("a guess: %d %s", a.status, a.body)
 					return
@@ -104,6 +108,7 @@ func TestAccess_GuessingTakesNoTokenFromTheOwner(t *testing.T) {
 			}
 		})
 	}
+
 	for i := 1; i < allowed; i++ {
 		a := e.login("vendor", e.account.clientID, e.account.secret)
 		if a.status != 200 || headerInt(a, "X-RateLimit-Remaining") != allowed-1-i {
@@ -111,9 +116,11 @@ func TestAccess_GuessingTakesNoTokenFromTheOwner(t *testing.T) {
 			break
 		}
 	}
+
 	if a := want(t, e.login("vendor", e.account.clientID, e.account.secret), 429, "RATE_LIMITED"); !a.quota() {
 		t.Errorf("token %d: %v", allowed+1, a.header)
 	}
+
 	close(done)
 	guessers.Wait()
 	want(t, e.call("GET", "/webhook", ""), 404, "WEBHOOK_NOT_CONFIGURED")
@@ -121,6 +128,7 @@ func TestAccess_GuessingTakesNoTokenFromTheOwner(t *testing.T) {
 	if !wrongCredential(a) && !slowed(a) {
 		t.Errorf("a long secret: %d %s", a.status, a.body)
 	}
+
 	want(t, e.login("vendor", e.account.clientID, strings.Repeat("x", 5000)), 413, "PAYLOAD_TOO_LARGE")
 }
 
@@ -150,13 +158,16 @@ func TestAccess_GuessesCountByNetwork(t *testing.T) {
 		if _, err := fmt.Fprint(own, posted("POST", "/api/vendor/v1/token", "Connection: close\r\n", body)); err != nil {
 			t.Fatal(err)
 		}
+
 		a, err := readAnswerFrom(bufio.NewReader(own), "POST")
 		_ = own.Close()
 		if served := <-served; err != nil || served != nil {
 			t.Fatal(err, served)
 		}
+
 		return a
 	}
+
 	guessUntilSlowed(t, "one /64", func(i int) answer {
 		return guess(fmt.Sprintf("[2001:db8:1:2:%x::%x]:%d", 3*i+1, i, 40000+i))
 	})
@@ -175,6 +186,7 @@ func TestAccess_GuessesCountByNetwork(t *testing.T) {
 // instead of timed. Comparisons of 32 bytes are the digests'.
 func TestAccess_UnknownClientCostsWhatAWrongSecretCosts(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
 	e := newQuietEnv(t, server).withStore("")
 	for api, ids := range map[string]struct{ known, unknown string }{
@@ -186,6 +198,7 @@ func TestAccess_UnknownClientCostsWhatAWrongSecretCosts(t *testing.T) {
 		if !maps.Equal(known, unknown) {
 			t.Errorf("%s: a wrong secret costs Redis %v, an unknown client %v", api, known, unknown)
 		}
+
 		first.header.Del("Date")
 		second.header.Del("Date")
 		if first.body != second.body || fmt.Sprint(first.header) != fmt.Sprint(second.header) {
@@ -208,6 +221,7 @@ func (e *env) commands(server *stack.Redis) map[string]int {
 	if err != nil {
 		e.Fatal(err)
 	}
+
 	counts := map[string]int{}
 	for line := range strings.Lines(info) {
 		name, rest, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
@@ -216,6 +230,7 @@ func (e *env) commands(server *stack.Redis) map[string]int {
 			counts[name], _ = strconv.Atoi(calls)
 		}
 	}
+
 	return counts
 }
 
@@ -231,13 +246,16 @@ func (e *env) work(server *stack.Redis, do func()) (least map[string]int) {
 		for name := range cost {
 			cost[name] -= before[name]
 		}
+
 		if least == nil {
 			least = cost
 		}
+
 		for name := range least {
 			least[name] = min(least[name], cost[name])
 		}
 	}
+
 	return least
 }
 
@@ -263,6 +281,7 @@ func TestAccess_CredentialsInOtherPlacesAreNone(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 	}
+
 	if strings.Contains(e.logs.String(), e.account.secret) {
 		t.Error("the client secret is in the log")
 	}
@@ -279,6 +298,7 @@ func issued(t *testing.T, keys config.Keyring, api token.API, environment string
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return text
 }
 
@@ -293,6 +313,7 @@ func TestAccess_Tokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct {
 		api        token.API
 		url        string
@@ -310,6 +331,7 @@ func TestAccess_Tokens(t *testing.T) {
 		if a := e.get(c.url, c.own.token); a.status == 401 || a.status == 403 {
 			t.Fatalf("a good token: %d %s", a.status, a.body)
 		}
+
 		const invalid, expired = "TOKEN_INVALID", "TOKEN_EXPIRED"
 		bodies := map[string]string{}
 		for text, code := range map[string]string{
@@ -340,6 +362,7 @@ func TestAccess_Tokens(t *testing.T) {
 			}
 			bodies[code] = a.body
 		}
+
 		nobodys := want(t, e.get(c.url, issued(t, keys, c.api, delivery.Sandbox, delivery.NewAccountID(), now)), 401, invalid)
 		if nobodys.header.Get("X-RateLimit-Limit") != "" {
 			t.Errorf("%v", nobodys.header)
@@ -357,6 +380,7 @@ func TestAccess_SuspensionAndRotatedSecrets(t *testing.T) {
 	if a := want(t, e.order("{", ""), 403, "ACCOUNT_SUSPENDED"); !a.quota() { // whatever the body is
 		t.Errorf("%v", a.header)
 	}
+
 	want(t, e.login("vendor", e.account.clientID, e.account.secret), 403, "ACCOUNT_SUSPENDED")
 	want(t, e.login("vendor", e.account.clientID, "wrong"), 401, "INVALID_CREDENTIALS")
 	e.admin("PATCH", "/accounts/"+e.account.id, `{"suspended":false}`)
@@ -383,14 +407,17 @@ func TestAccess_RevokedTokens(t *testing.T) {
 		for _, r := range replicas {
 			former = append(former, r.login(api, c.who.clientID, c.who.secret).data["accessToken"].(string))
 		}
+
 		secret := e.admin("POST", c.path+"/credentials", `{"revokeOld":true}`).data["clientSecret"].(string)
 		for i, r := range replicas {
 			if i > 0 {
 				r.await("the revocation is known", func() bool { return get(r, former[0]).status == 401 })
 			}
+
 			for _, token := range former {
 				want(t, get(r, token), 401, "TOKEN_EXPIRED")
 			}
+
 			want(t, r.login(api, c.who.clientID, c.who.secret), 401, "INVALID_CREDENTIALS")
 			token := want(t, r.login(api, c.who.clientID, secret), 200, "").data["accessToken"].(string)
 			for _, other := range replicas {
@@ -400,6 +427,7 @@ func TestAccess_RevokedTokens(t *testing.T) {
 			}
 		}
 	}
+
 	if a := e.get(e.vendor+"/api/vendor/v1/webhook", e.newAccount("").token); a.status != 404 {
 		t.Errorf("another account's token: %d %s", a.status, a.body)
 	}

@@ -170,6 +170,7 @@ func (f *accountForm) apply(a *delivery.Account) error {
 	if f.Name.Set {
 		a.Name = f.Line("name", f.Name, false, 1, maxName)
 	}
+
 	set(f.Suspended, &a.Suspended)
 	f.readOnly("accountId", f.AccountID, a.ID.String())
 	f.readOnly("clientId", f.ClientID, a.ID.ClientID())
@@ -178,6 +179,7 @@ func (f *accountForm) apply(a *delivery.Account) error {
 	if f.Muted != nil {
 		a.MutedEvents = f.muted("mutedEvents", f.Muted)
 	}
+
 	f.limit("limits.orders", f.Limits.Orders, &a.Limits.Orders)
 	f.limit("limits.orderStatus", f.Limits.OrderStatus, &a.Limits.OrderStatus)
 	f.limit("limits.cancel", f.Limits.Cancel, &a.Limits.Cancel)
@@ -189,9 +191,11 @@ func (f *accountForm) apply(a *delivery.Account) error {
 	if isRemoved {
 		f.Invalid("limits.stores.burst", "cannot be removed: it is how many requests may come at once")
 	}
+
 	if a.Limits.Stores.Burst.Count*a.Limits.Stores.Sustained.Seconds > delivery.MaxBucket {
 		f.Invalid("limits.stores.burst.count", fmt.Sprintf("times limits.stores.sustained.seconds must be at most %d", delivery.MaxBucket))
 	}
+
 	return f.err()
 }
 
@@ -202,11 +206,13 @@ func (f *form) muted(path string, given []string) (muted []delivery.EventType) {
 			f.Invalid(fmt.Sprintf("%s[%d]", path, i), "must be delivery.courier_changed or delivery.eta_changed")
 		}
 	}
+
 	for _, event := range delivery.MutableEvents {
 		if slices.Contains(given, string(event)) {
 			muted = append(muted, event)
 		}
 	}
+
 	return muted
 }
 
@@ -220,6 +226,7 @@ func (f *form) sustained(path string, given strictjson.Raw, into *delivery.Windo
 	if !given.Set {
 		return
 	}
+
 	if given.Text == "" {
 		f.Invalid(path, "must be an object; only burst can be removed")
 		return
@@ -235,6 +242,7 @@ func (f *form) burst(path string, given strictjson.Raw, into *delivery.Window) {
 	if !given.Set {
 		return
 	}
+
 	if given.Text == "" {
 		*into = delivery.Window{}
 		return
@@ -246,6 +254,7 @@ func (f *form) burst(path string, given strictjson.Raw, into *delivery.Window) {
 		*into = delivery.Window{}
 		return
 	}
+
 	f.window(path, window, into)
 }
 
@@ -281,6 +290,7 @@ func (g *gateway) createAccount(x *requestContext) error {
 	if err := f.apply(account); err != nil {
 		return err
 	}
+
 	secret := token.NewSecret()
 	x.account = account.ID
 	if err := g.audit(x, "account created", nil, account); err != nil {
@@ -289,6 +299,7 @@ func (g *gateway) createAccount(x *requestContext) error {
 	if err := x.ledger.Accounts.Create(g.work, account, sha256.Sum256([]byte(secret))); err != nil {
 		return err
 	}
+
 	return x.okSecret(map[string]string{
 		"accountId": account.ID.String(), "clientId": account.ID.ClientID(), "clientSecret": secret,
 	})
@@ -303,6 +314,7 @@ func (x *requestContext) pageLimit() (int, error) {
 	if text == "" {
 		return mostOnPage, nil
 	}
+
 	limit, err := strconv.Atoi(text)
 	if err != nil || limit < 1 || limit > mostOnPage {
 		return 0, delivery.Invalid("limit", fmt.Sprintf("must be a whole number from 1 to %d", mostOnPage))
@@ -322,11 +334,13 @@ func (g *gateway) listAccounts(x *requestContext) error {
 	if utf8.RuneCountInString(filter.Text) > maxName {
 		return delivery.Invalid("q", fmt.Sprintf("must have at most %d characters", maxName))
 	}
+
 	switch filter.State {
 	case "", ledger.AccountInExcess, ledger.AccountSuspended:
 	default:
 		return delivery.Invalid("state", "must be excess or suspended")
 	}
+
 	limit, err := x.pageLimit()
 	if err != nil {
 		return err
@@ -337,10 +351,12 @@ func (g *gateway) listAccounts(x *requestContext) error {
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	counts, err := x.ledger.Accounts.Counts(g.work)
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	return x.okParts(map[string]any{"accounts": viewAll(accounts, viewAccount), "cursor": next, "counts": accountCountsView(counts)}, gaps)
 }
 
@@ -392,7 +408,9 @@ func rotateSecret[ID ~[16]byte](g *gateway, x *requestContext, id ID, clientID s
 	if err != nil {
 		return err
 	}
+
 	g.refreshFleets(x)
+
 	return x.okSecret(map[string]string{
 		"clientId": clientID, "clientSecret": secret, "previousValidUntil": formatTime(oldUntil),
 	})

@@ -22,15 +22,18 @@ func TestAdminStores_ConfirmDoesWhatTheFleetDoes(t *testing.T) {
 			t.Errorf("%s: %s", body, a.body)
 		}
 	}
+
 	want(t, e.tryAdmin("POST", path+"/reject", ""), 409, "STORE_NOT_PENDING")
 	want(t, e.fleet(e.courier, "POST", "/stores/"+e.account.id+"/s2/confirm", ""), 200, "", "status", "Active")
 	if !strings.Contains(e.logs.String(), `msg="admin: store confirmed for its fleet" operator=ADMIN_KEY account=`+e.account.id+" store=s2") {
 		t.Error("the audit log lacks it")
 	}
+
 	var bodies []string
 	for _, d := range e.events(2, e.account) {
 		bodies = append(bodies, string(d.Data))
 	}
+
 	slices.Sort(bodies)
 	if len(bodies) != 2 || strings.Replace(bodies[1], "s2", "s1", 1) != bodies[0] {
 		t.Errorf("events: %q", bodies)
@@ -65,6 +68,7 @@ func TestAdminStores_AnswersForTheFleetThatWasMeant(t *testing.T) {
 		want(t, e.tryAdmin("POST", "/accounts/"+delivery.NewAccountID().String()+"/stores/s2"+answer, ""), 404, "STORE_NOT_FOUND")
 		want(t, e.tryAdmin("POST", "/accounts/x/stores/s2"+answer, ""), 404, "ACCOUNT_NOT_FOUND")
 	}
+
 	want(t, e.tryAdmin("POST", path+"/confirm", `{"fleetId":"`+rival.id+`"}`), 200, "", "status", "Active")
 	e.wantEvents(map[party][]delivery.EventType{e.account: {delivery.StoreActivated, delivery.StoreActivated}})
 }
@@ -82,6 +86,7 @@ func TestAdminStores_FleetAndOperatorsConfirmAtOnce(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	e.wantEvents(map[party][]delivery.EventType{e.account: {delivery.StoreActivated, delivery.StoreActivated}})
 }
@@ -156,6 +161,7 @@ func TestAudit_NamesTheOperator(t *testing.T) {
 				t.Errorf("%q is logged as %q", headers, line)
 			}
 		}
+
 		if (audits == 1) != (shown != "-") || audits > 1 {
 			t.Errorf("%q: %d lines, answered %.40q", headers, audits, said)
 		}
@@ -168,6 +174,7 @@ func TestRefusals_OfTheVendorAPIAreCounted(t *testing.T) {
 	for range 2 { // the second is over the limit
 		e.cancel(order, "")
 	}
+
 	e.order(`{`, "")
 	e.order(orderBody("POS-2", "recipient.phone", `"1"`), "")
 	e.order(orderBody("POS-1"), "")
@@ -189,12 +196,14 @@ func TestRefusals_OfTheVendorAPIAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := map[delivery.Code]int64{}
 	for _, m := range minutes {
 		for code, n := range m.Refused {
 			got[code] += n
 		}
 	}
+
 	wanted := map[delivery.Code]int64{
 		delivery.CodeRateLimited: 1, delivery.CodeMalformedRequest: 2, delivery.CodeInvalidPhone: 1,
 		delivery.CodeDuplicateOrder: 1, delivery.CodeTokenInvalid: 1, delivery.CodeOrderNotFound: 1, delivery.CodeNotFound: 1,

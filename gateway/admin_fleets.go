@@ -31,6 +31,7 @@ func viewFleet(f *delivery.Fleet, coverage bool) fleetView {
 	if f.Couriers >= 0 {
 		v.Couriers = &f.Couriers
 	}
+
 	if coverage {
 		v.Coverage = f.Coverage.JSON()
 	}
@@ -66,6 +67,7 @@ func (f *fleetForm) apply(fleet *delivery.Fleet) error {
 	take(f.Coverage.Text != "", f.area(), &fleet.Coverage)
 	set(f.Suspended, &fleet.Suspended)
 	set(f.Disabled, &fleet.Disabled)
+
 	return f.err()
 }
 
@@ -83,12 +85,14 @@ func (f *fleetForm) area() *delivery.Coverage {
 	if f.Coverage.Text == "" || f.parsed != nil {
 		return f.parsed
 	}
+
 	var err error
 	if f.parsed, err = delivery.ParseCoverage([]byte(f.Coverage.Text)); err != nil {
 		f.Invalid("coverage", err.Error())
 	} else if !f.parsed.ReachesTurkey() {
 		f.Invalid("coverage", "is not in Turkey; a position is [longitude, latitude], check that they are not swapped")
 	}
+
 	return f.parsed
 }
 
@@ -111,6 +115,7 @@ func (g *gateway) createFleet(x *requestContext) error {
 	if err := f.apply(fleet); err != nil {
 		return err
 	}
+
 	secret := token.NewSecret()
 	x.fleet = fleet.ID
 	if err := g.audit(x, "fleet created", nil, auditFleet(fleet)); err != nil {
@@ -119,7 +124,9 @@ func (g *gateway) createFleet(x *requestContext) error {
 	if err := x.ledger.Fleets.Create(g.work, fleet, sha256.Sum256([]byte(secret))); err != nil {
 		return err
 	}
+
 	g.refreshFleets(x)
+
 	return x.okSecret(map[string]string{
 		"fleetId": fleet.ID.String(), "clientId": fleet.ID.ClientID(), "clientSecret": secret,
 	})
@@ -156,6 +163,7 @@ func (g *gateway) changeFleet(x *requestContext) error {
 	if err := f.apply(new(delivery.Fleet)); err != nil { // a wrong form is refused whether or not the fleet exists
 		return err
 	}
+
 	changed, err := x.ledger.Fleets.Update(g.work, x.fleet, func(fleet *delivery.Fleet) error {
 		before := auditFleet(fleet)
 		f.keepReadOnly(fleet)
@@ -167,7 +175,9 @@ func (g *gateway) changeFleet(x *requestContext) error {
 	if err != nil {
 		return err
 	}
+
 	g.refreshFleets(x)
+
 	return x.okJSON(viewFleet(changed, false))
 }
 
@@ -199,15 +209,18 @@ func (g *gateway) announceOverdue(x *requestContext) error {
 	if err := x.ledger.Fleets.Load(g.work); err != nil {
 		return err
 	}
+
 	fleets := x.ledger.Fleets.Snapshot()
 	fleet := fleets.Fleet(x.fleet)
 	if fleet == nil {
 		return errNoFleet
 	}
+
 	if !fleets.HasRecord(x.fleet) {
 		g.Log.Error("an overdue payment is not announced: the fleet's record cannot be read", "fleet", x.fleet)
 		return errUnreadFleet
 	}
+
 	stores, unreadable, err := x.ledger.Stores.OfFleet(g.work, x.fleet, delivery.Active)
 	if err != nil {
 		return err
@@ -236,5 +249,6 @@ func (g *gateway) announceOverdue(x *requestContext) error {
 	if err := x.ledger.Webhooks.Publish(g.work, notices...); err != nil {
 		return err
 	}
+
 	return x.okJSON(overdueView{Accounts: len(atRisk), Stores: len(stores), Unreadable: unreadable})
 }

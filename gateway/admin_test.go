@@ -20,6 +20,7 @@ func TestAdmin_NeedsItsKey(t *testing.T) {
 			t.Errorf("%q: %v", token, a.header)
 		}
 	}
+
 	want(t, e.get(e.vendor+"/api/admin/v1/webhooks", adminKey), 404, "NOT_FOUND") // the vendors' listener
 	want(t, e.get(e.private+"/api/admin/v1/accounts", adminKey), 200, "")
 	if text := e.get(e.private+"/metrics", "").body; !strings.Contains(text, "\ngateway_admin_key_failures_total 4\n") {
@@ -51,26 +52,31 @@ func TestAdminAccounts_Life(t *testing.T) {
 		created.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%s", created.body)
 	}
+
 	read := want(t, e.admin("GET", "/accounts/"+id, ""), 200, "", "name", "Çiğköfteci POS", "suspended", false, "clientSecret", absent)
 	limits := read.data["limits"].(map[string]any)
 	if fmt.Sprint(limits["orders"]) != "map[burst:map[count:120 seconds:10] sustained:map[count:1200 seconds:60]]" ||
 		fmt.Sprint(limits["token"].(map[string]any)["sustained"]) != "map[count:60 seconds:3600]" || strings.Contains(read.body, "vas_") {
 		t.Errorf("%s", read.body)
 	}
+
 	changed := e.admin("PATCH", "/accounts/"+id, `{"name":"B","suspended":true,"limits":{"orders":{"burst":{"count":9,"seconds":3}},"cancel":null}}`)
 	want(t, changed, 200, "", "name", "B", "suspended", true)
 	if fmt.Sprint(changed.data["limits"].(map[string]any)["orders"]) != "map[burst:map[count:9 seconds:3] sustained:map[count:1200 seconds:60]]" {
 		t.Errorf("%s", changed.body)
 	}
+
 	noted := e.audited()
 	if last := noted[len(noted)-1]; last.Account.String() != id || last.Action != "account changed" ||
 		last.Old != `{"limits":{"orders":{"burst":{"count":120,"seconds":10}}},"name":"Çiğköfteci POS","suspended":false}` ||
 		last.New != `{"limits":{"orders":{"burst":{"count":9,"seconds":3}}},"name":"B","suspended":true}` {
 		t.Errorf("noted %+v", last)
 	}
+
 	if again := e.admin("PATCH", "/accounts/"+id, `{}`); again.body != changed.body {
 		t.Errorf("an empty change changed: %s", again.body)
 	}
+
 	want(t, read, 200, "", "mutedEvents", []any{})
 	muted := []any{"delivery.courier_changed", "delivery.eta_changed"}
 	want(t, e.admin("PATCH", "/accounts/"+id, `{"mutedEvents":["delivery.eta_changed","delivery.courier_changed"]}`), 200, "", "mutedEvents", muted)
@@ -110,6 +116,7 @@ func TestAdminAccounts_AreListedInPages(t *testing.T) {
 		}
 		want = append(want, name)
 	}
+
 	other := e.named("Başka").id
 	list := func(query string) (names []string) {
 		for cursor := ""; ; {
@@ -117,6 +124,7 @@ func TestAdminAccounts_AreListedInPages(t *testing.T) {
 			for _, row := range page.list("accounts") {
 				names = append(names, row["name"].(string))
 			}
+
 			wantMembers(t, "counts", page.data["counts"].(map[string]any), "all", 8, "excess", 0, "suspended", 3)
 			cursor = page.data["cursor"].(string)
 			if cursor == "" {
@@ -124,6 +132,7 @@ func TestAdminAccounts_AreListedInPages(t *testing.T) {
 			}
 		}
 	}
+
 	for query, wanted := range map[string][]string{
 		"": append([]string{"Başka"}, want...), "q=": append([]string{"Başka"}, want...), "q=" + url.QueryEscape("IŞL"): want, "q=" + other: {"Başka"},
 		"state=suspended": {want[0], want[3], want[6]}, "state=suspended&q=" + url.QueryEscape("işletme 3"): {want[3]}, "state=excess": nil, "q=xyz": nil,
@@ -133,6 +142,7 @@ func TestAdminAccounts_AreListedInPages(t *testing.T) {
 			t.Errorf("%q: %v, want %v", query, got, wanted)
 		}
 	}
+
 	wantPagesRefused(t, e, "/accounts")
 	wantField(t, e.tryAdmin("GET", "/accounts?state=Suspended", ""), 422, "VALIDATION_FAILED", "state")
 	wantField(t, e.tryAdmin("GET", "/accounts?q="+strings.Repeat("x", 201), ""), 422, "VALIDATION_FAILED", "q")
@@ -164,6 +174,7 @@ func TestAdminAccounts_Refusals(t *testing.T) {
 	} {
 		wantField(t, e.tryAdmin("POST", "/accounts", body), 422, "VALIDATION_FAILED", field)
 	}
+
 	want(t, e.tryAdmin("POST", "/accounts", `{"name":"a","name":"b"}`), 400, "MALFORMED_REQUEST")
 	want(t, e.tryAdmin("PATCH", "/accounts/"+id, `{"name":""}`), 422, "VALIDATION_FAILED")
 	for _, r := range [][3]string{
@@ -194,30 +205,37 @@ func TestAdmin_RotatedSecretsOverlap(t *testing.T) {
 		if err != nil || time.Until(until) < 23*time.Hour || time.Until(until) > 25*time.Hour || rotated.data["clientId"] != c.who.clientID {
 			t.Errorf("%s, %v", rotated.body, err)
 		}
+
 		secrets = append(secrets, rotated.data["clientSecret"].(string))
 		together := make([]answer, 3)
 		var all sync.WaitGroup
 		for i := range together {
 			all.Go(func() { together[i] = e.tryAdmin("POST", c.path+"/credentials", "{}") })
 		}
+
 		all.Wait()
 		for _, a := range together {
 			secrets = append(secrets, want(t, a, 200, "").data["clientSecret"].(string))
 		}
+
 		for _, secret := range secrets {
 			want(t, e.login(api, c.who.clientID, secret), 200, "")
 		}
+
 		want(t, e.tryAdmin("POST", c.path+"/credentials", ""), 409, "TOO_MANY_SECRETS")
 		last := e.admin("POST", c.path+"/credentials", `{"revokeOld":true}`)
 		if ended, err := time.Parse(time.RFC3339, last.data["previousValidUntil"].(string)); err != nil || time.Until(ended) > 0 {
 			t.Errorf("%s, %v", last.body, err)
 		}
+
 		for _, secret := range secrets {
 			want(t, e.login(api, c.who.clientID, secret), 401, "INVALID_CREDENTIALS")
 		}
+
 		want(t, e.login(api, c.who.clientID, last.data["clientSecret"].(string)), 200, "")
 		wantField(t, e.tryAdmin("POST", c.path+"/credentials", `{"revokeOld":"yes"}`), 422, "VALIDATION_FAILED", "revokeOld")
 	}
+
 	want(t, e.tryAdmin("POST", "/fleets/00000000-0000-8000-8000-000000000000/credentials", ""), 404, "FLEET_NOT_FOUND")
 }
 
@@ -228,11 +246,13 @@ func TestAdminFleets_Life(t *testing.T) {
 	if !strings.HasPrefix(fleet.clientID, "flt_") {
 		t.Errorf("clientId = %s", fleet.clientID)
 	}
+
 	got := e.only(e.admin("GET", "/fleets?coverage=true", ""), "fleets")
 	wantMembers(t, "new", got, "fleetId", fleet.id, "avgDeliveryMinutes", 25, "avgPickupMinutes", 10, "suspended", false)
 	if got["couriers"] != nil || got["coverage"].(map[string]any)["type"] != "Polygon" {
 		t.Errorf("%v", got)
 	}
+
 	changed := e.admin("PATCH", "/fleets/"+fleet.id, `{"name":"Hızlı","avgDeliveryMinutes":40,"avgPickupMinutes":0,"subRegion":"Yeni","suspended":true,"coverage":`+
 		`{"type":"MultiPolygon","coordinates":[[[[32.5,39.7],[33.2,39.7],[33.2,40.1],[32.5,40.1],[32.5,39.7]]]]}}`)
 	want(t, changed, 200, "", "name", "Hızlı", "avgDeliveryMinutes", 40, "avgPickupMinutes", 0, "subRegion", "Yeni", "suspended", true)
@@ -242,6 +262,7 @@ func TestAdminFleets_Life(t *testing.T) {
 	if wantMembers(t, "changed", got, "name", "Hızlı", "suspended", false, "couriers", 4); got["coverage"] != nil {
 		t.Errorf("%v", got)
 	}
+
 	want(t, e.putStore(e.newAccount(""), "s1", storeBody(ankara, fleet.id)), 200, "", "status", "AwaitingFleetApproval") // by the new coverage
 }
 
@@ -259,6 +280,7 @@ func TestAdminFleets_Refusals(t *testing.T) {
 		}
 		return "{" + strings.Join(parts, ",") + "}"
 	}
+
 	for _, c := range [][2]string{
 		{"name", "-"}, {"name", "7"}, {"subRegion", "-"}, {"avgDeliveryMinutes", "-"}, {"avgDeliveryMinutes", "0"}, {"avgDeliveryMinutes", "241"},
 		{"avgDeliveryMinutes", "2.5"}, {"avgPickupMinutes", "-1"}, {"coverage", "-"}, {"coverage", "null"}, {"coverage", `"everywhere"`},
@@ -267,6 +289,7 @@ func TestAdminFleets_Refusals(t *testing.T) {
 	} {
 		wantField(t, e.tryAdmin("POST", "/fleets", body(c[0], c[1])), 422, "VALIDATION_FAILED", c[0])
 	}
+
 	for _, id := range []string{delivery.NewFleetID().String(), "none"} {
 		want(t, e.tryAdmin("PATCH", "/fleets/"+id, `{"suspended":true}`), 404, "FLEET_NOT_FOUND")
 		want(t, e.tryAdmin("POST", "/fleets/"+id+"/payment-overdue", ""), 404, "FLEET_NOT_FOUND")
@@ -282,6 +305,7 @@ func TestAdminFleets_OverdueTellsEveryAccountOfItsStores(t *testing.T) {
 	for range 2 { // the answer of the first may have been lost
 		want(t, e.tryAdmin("POST", "/fleets/"+e.courier.id+"/payment-overdue", ""), 200, "", "accounts", 2, "stores", 3)
 	}
+
 	want(t, e.tryAdmin("POST", "/fleets/"+e.newFleet("Idle", istanbul).id+"/payment-overdue", ""), 200, "", "accounts", 0)
 	e.wantEvents(map[party][]delivery.EventType{
 		e.account: {delivery.StoreActivated, delivery.StoreActivated, delivery.PaymentOverdue},
@@ -299,13 +323,16 @@ func TestAdminWebhook_LifeAndReplay(t *testing.T) {
 	if !strings.HasPrefix(secret, "whsec_") || put.data["url"] != "https://hooks.vendor.com/a" || put.data["status"] == "" {
 		t.Fatalf("%s", put.body)
 	}
+
 	want(t, e.tryAdmin("PUT", path, `{"url":"https://hooks.vendor.com/b"}`), 200, "", "secret", absent, "url", "https://hooks.vendor.com/b")
 	if rotated := e.admin("POST", path+"/rotate", ""); rotated.data["secret"] == secret || !strings.HasPrefix(rotated.data["secret"].(string), "whsec_") {
 		t.Errorf("%s", rotated.body)
 	}
+
 	for range 3 {
 		e.admin("POST", path+"/rotate", "")
 	}
+
 	want(t, e.tryAdmin("POST", path+"/rotate", ""), 409, "TOO_MANY_SECRETS")
 	wantField(t, e.tryAdmin("POST", path+"/rotate", `{"revokeOld":"yes"}`), 422, "VALIDATION_FAILED", "revokeOld")
 	e.admin("POST", path+"/rotate", `{"revokeOld":true}`)
@@ -321,9 +348,11 @@ func TestAdminWebhook_LifeAndReplay(t *testing.T) {
 	if a := e.admin("POST", path+"/replay", since(time.Now().Add(-time.Hour))); a.data["replayed"] == nil {
 		t.Errorf("%s", a.body)
 	}
+
 	for _, body := range []string{`{}`, `{"url":"ftp://vendor.com/"}`, `{"url":1}`} {
 		want(t, e.tryAdmin("PUT", path, body), 422, "VALIDATION_FAILED")
 	}
+
 	if logs := e.logs.String(); strings.Contains(logs, secret) || strings.Contains(logs, "hooks.vendor.com") || strings.Contains(logs, "Yılmaz") {
 		t.Error("the logs contain too much")
 	}

@@ -41,6 +41,7 @@ func holdAllocations(t *testing.T, s *benchEnv, most float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	each := float64(after.Mallocs-before.Mallocs) / orders
 	t.Logf("%.1f allocations and %.0f bytes an order", each, float64(after.TotalAlloc-before.TotalAlloc)/orders)
 	if each > most {

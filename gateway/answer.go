@@ -111,6 +111,7 @@ func (x *requestContext) sendQuota() {
 	if x.quota.Limit == 0 {
 		return
 	}
+
 	var digits [20]byte
 	h := &x.ctx.Response.Header
 	h.SetCanonical(headerLimit, strconv.AppendInt(digits[:0], int64(x.quota.Limit), 10))
@@ -121,11 +122,13 @@ func (x *requestContext) sendQuota() {
 	if x.quota.Window > 0 {
 		name = append(strconv.AppendInt(append(name, '-'), int64(x.quota.Window), 10), 's')
 	}
+
 	name = append(name, '"')
 	policy := strconv.AppendInt(append(name, ";q="...), int64(x.quota.Limit), 10)
 	if x.quota.Window > 0 {
 		policy = strconv.AppendInt(append(policy, ";w="...), int64(x.quota.Window), 10)
 	}
+
 	h.SetCanonical(headerRatePolicy, policy)
 	left := strconv.AppendInt(append(name, ";r="...), int64(x.quota.Remaining), 10)
 	h.SetCanonical(headerRateLimit, strconv.AppendInt(append(left, ";t="...), int64(x.quota.ResetIn), 10))
@@ -139,26 +142,32 @@ func (g *gateway) refuse(x *requestContext, err error) {
 	if !errors.As(err, &refusal) {
 		refusal, requestID = g.fault(x, err)
 	}
+
 	if refusal.Code == delivery.CodeRateLimited && x.quota.Limit > 0 {
 		named := *refusal
 		named.Message = bucketNames[x.route.bucket].endpoint + ": " + refusal.Message
 		refusal = &named
 	}
+
 	x.meter.refused(refusal, ledgerCauseOf(err))
 	if l := g.Ledger(); l != nil && x.vendor {
 		l.Limits.CountRefusal(refusal.Code) // for the operators' overview, over all gateways
 	}
+
 	h := &x.ctx.Response.Header
 	if requestID != "" {
 		h.Set(headerRequestID, requestID)
 	}
+
 	if wait := refusal.WaitSeconds(); wait > 0 {
 		h.Set("Retry-After", strconv.FormatInt(wait, 10))
 	}
+
 	status := refusal.Code.HTTPStatus()
 	if status == 401 {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
+
 	x.send(status, refusal.AppendEnvelope(x.out[:0], requestID))
 }
 
@@ -170,6 +179,7 @@ func (g *gateway) fault(x *requestContext, err error) (*delivery.Error, string) 
 	if x.audited != nil {
 		requestID = x.audited.RequestID
 	}
+
 	if errors.Is(err, delivery.ErrUnavailable) {
 		faults, level, what := &g.outages, slog.LevelError, "the ledger is unavailable"
 		if ledgerCauseOf(err) == causeContended {
@@ -189,9 +199,12 @@ func (g *gateway) fault(x *requestContext, err error) (*delivery.Error, string) 
 		case errors.Is(err, ledger.ErrUnconfirmed):
 			message = "the outcome is not known yet; send the same request again, as after a lost answer"
 		}
+
 		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: time.Second, Message: message}, requestID
 	}
+
 	g.Log.Error("request failed", g.about(x, requestID, "error", err)...)
+
 	return delivery.Refuse(delivery.CodeInternal, "something went wrong on our side; quote the request id"), requestID
 }
 
@@ -213,6 +226,7 @@ func (f *faultLog) due(now time.Time) (unlogged int, ok bool) {
 		f.unlogged++
 		return 0, false
 	}
+
 	unlogged, f.last, f.unlogged = f.unlogged, now, 0
 	return unlogged, true
 }

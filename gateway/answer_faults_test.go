@@ -26,6 +26,7 @@ func TestFault_ContentionAndOutagesAreLoggedApart(t *testing.T) {
 				Process: &service.Process{Log: slog.New(slog.NewTextHandler(&log, nil))},
 				work:    context.Background(),
 			}
+
 			second := time.Unix(1_800_000_000, 0)
 
 			for _, now := range []time.Time{second, second.Add(time.Second)} {
@@ -43,6 +44,7 @@ func TestFault_ContentionAndOutagesAreLoggedApart(t *testing.T) {
 					t.Errorf("%d lines %s in two seconds, want one in each", n, line)
 				}
 			}
+
 			if n := strings.Count(log.String(), "unlogged=1"); n != 2 {
 				t.Errorf("%d lines count what was not logged, want one of each kind:\n%s", n, log.String())
 			}

@@ -32,6 +32,7 @@ func (g *gateway) audit(x *requestContext, action string, before, after any) (er
 	if x.audited == nil {
 		x.audited = x.newAuditEntry(action)
 	}
+
 	e := x.audited
 	e.Version++
 	if e.Old, e.New, err = changes(before, after); err != nil {
@@ -51,9 +52,11 @@ func (g *gateway) endAudit(x *requestContext, err error) {
 		}
 		err = x.ledger.Audit.Append(g.work, e)
 	}
+
 	if x.route.access == adminOnly {
 		g.Log.Info("admin: "+e.Action, append(x.subject("operator", e.Actor), "request_id", e.RequestID, "refused", e.Outcome)...)
 	}
+
 	if err != nil {
 		g.Log.Error("what became of a change is not in the audit stream", "request_id", e.RequestID, "outcome", e.Outcome, "error", err)
 	}
@@ -85,10 +88,12 @@ func (x *requestContext) newAuditEntry(action string) *ledger.AuditEntry {
 				e.Address = from.Unmap().String()
 			}
 		}
+
 		if value, sent := x.header(headerRequestID); sent == 1 && requestIDs.Match(value) {
 			e.RequestID = string(value)
 		}
 	}
+
 	return e
 }
 
@@ -121,6 +126,7 @@ func changes(before, after any) (removed, added string, err error) {
 		encoded, failed := json.Marshal(of)
 		err = cmp.Or(err, failed, json.Unmarshal(encoded, &objects[i]))
 	}
+
 	dropEqual(objects[0], objects[1])
 	for i, text := range []*string{&removed, &added} {
 		if len(objects[i]) > 0 && err == nil {
@@ -128,6 +134,7 @@ func changes(before, after any) (removed, added string, err error) {
 			*text = string(encoded)
 		}
 	}
+
 	return removed, added, err
 }
 
@@ -176,6 +183,7 @@ func withoutSecrets(address string) any {
 	}
 
 	digest := sha256.Sum256([]byte(address))
+
 	return map[string]string{"url": shown, "sha256": hex.EncodeToString(digest[:4]) + "…"}
 }
 
@@ -195,20 +203,24 @@ func readAdminKeys() (keys []operatorKey, err error) {
 	if err != nil && !errors.Is(err, config.ErrEmpty) {
 		return nil, err
 	}
+
 	seen := map[string]bool{fmt.Sprintf("%x", sha256.Sum256(nil)): true} // the key that is nothing
 	for i, line := range strings.Split(text, "\n") {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
 		}
+
 		parts := adminKeyLine.FindStringSubmatch(line)
 		if parts == nil || seen[parts[1]] || seen[parts[2]] {
 			return nil, fmt.Errorf("%s: line %d: want name:sha256:<64 hexadecimal digits>, as `reporting admin-key` prints it, each name and each key once", adminKeysVariable, i+1)
 		}
+
 		key := operatorKey{name: parts[1]}
 		seen[parts[1]], seen[parts[2]] = true, true
 		_, _ = hex.Decode(key.digest[:], []byte(parts[2])) // so many digits
 		keys = append(keys, key)
 	}
+
 	return keys, nil
 }
 
@@ -247,14 +259,17 @@ func (f *failedKeys) flush(ctx context.Context, l *ledger.Ledger, before time.Ti
 		if key.minute >= before.Unix() {
 			continue
 		}
+
 		err := l.Audit.Append(ctx, &ledger.AuditEntry{At: time.Unix(key.minute, 0), ID: fmt.Sprint(f.process, key.origin, key.minute), Version: 1,
 			Action: "admin key refused", Address: key.origin, Outcome: string(delivery.CodeTokenInvalid), New: fmt.Sprintf(`{"count":%d}`, n)})
 		if err != nil {
 			return err
 		}
+
 		f.mu.Lock()
 		delete(f.counts, key)
 		f.mu.Unlock()
 	}
+
 	return nil
 }

@@ -36,11 +36,14 @@ func (e *env) audited() []*ledger.AuditEntry {
 	if err != nil {
 		e.Fatal(err)
 	}
+
 	var all []*ledger.AuditEntry
 	for _, a := range latest {
 		all = append(all, a)
 	}
+
 	slices.SortFunc(all, func(a, b *ledger.AuditEntry) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.ID, b.ID)) })
+
 	return all
 }
 
@@ -91,16 +94,19 @@ func TestAudit_EveryChangeOfTheAdminAPIIsNoted(t *testing.T) {
 		"admin_finance_announce":       {"/finance/reports/available", reportBody(), "report announced"},
 		"admin_finance_webhook_delete": {"/finance/webhook", "", "webhook deleted"},
 	}
+
 	for _, r := range adminRoutes() {
 		_, before := e.lastAudited()
 		if r.method == get {
 			continue
 		}
+
 		request, known := requests[r.name]
 		if !known {
 			t.Errorf("%s: this test does not know it", r.name)
 			continue
 		}
+
 		want(t, e.tryAdmin(r.method, request.path, request.body), 200, "")
 		if last, n := e.lastAudited(); n != before+1 || last.Action != request.action || last.Outcome != "" ||
 			strings.Contains(request.path, e.account.id) != (last.Account.String() == e.account.id) ||
@@ -109,13 +115,16 @@ func TestAudit_EveryChangeOfTheAdminAPIIsNoted(t *testing.T) {
 			t.Errorf("%s: %d entries more, the last %+v", r.name, n-before, last)
 		}
 	}
+
 	_, before := e.lastAudited()
 	for _, path := range []string{"/accounts", account, "/webhooks", hook, hook + "/deliveries", "/fleets"} {
 		want(t, e.tryAdmin("GET", path, ""), 200, "")
 	}
+
 	if _, n := e.lastAudited(); n != before {
 		t.Errorf("reading made %d entries", n-before)
 	}
+
 	for _, a := range e.audited() {
 		if text := fmt.Sprintf("%+v", a); strings.Contains(text, "hidden") || strings.Contains(text, "vas_") || strings.Contains(text, "fls_") || strings.Contains(text, "whsec_") {
 			t.Errorf("a secret in %s", text)
@@ -144,15 +153,18 @@ func TestAudit_SaysWhatWasChangedAndWhatCameOfIt(t *testing.T) {
 		if a := e.tryAdmin(c.method, c.path, c.body); a.status != c.status {
 			t.Fatalf("%s: %s", c.path, a.body)
 		}
+
 		last, n := e.lastAudited()
 		right := last.Old == c.old && last.New == c.changed
 		if c.old == "SHA-256" {
 			right = strings.Contains(last.Old, c.old) && strings.Contains(last.New, c.old) && last.Old != last.New
 		}
+
 		if n != before+1 || !right || last.Outcome != c.fails {
 			t.Errorf("%s %s: %d entries more, the last %+v", c.path, c.body, n-before, last)
 		}
 	}
+
 	for _, refused := range [][2]string{{"/accounts/" + e.account.id, `{"name":""}`}, {"/accounts/" + delivery.NewAccountID().String(), `{}`}, {"/accounts/x", `{}`}} {
 		_, before := e.lastAudited()
 		e.tryAdmin("PATCH", refused[0], refused[1])
@@ -171,12 +183,14 @@ func TestAudit_OfAVendorsWebhook(t *testing.T) {
 		last.New != `{"sha256":"9215c197…","url":"https://a.example.com/…"}` || last.Address != "127.0.0.1" {
 		t.Errorf("%+v", last)
 	}
+
 	want(t, e.call("POST", "/webhook/test", ""), 200, "")
 	want(t, e.call("GET", "/webhook", ""), 200, "")
 	want(t, e.call("DELETE", "/webhook", ""), 200, "")
 	if last, now := e.lastAudited(); now != n+1 || last.Action != "webhook deleted" || last.Old != `{"sha256":"9215c197…","url":"https://a.example.com/…"}` || last.New != "" {
 		t.Errorf("%d entries more, the last %+v", now-n, last)
 	}
+
 	want(t, e.call("DELETE", "/webhook", ""), 404, "WEBHOOK_NOT_CONFIGURED")
 	if last, _ := e.lastAudited(); last.Outcome != "WEBHOOK_NOT_CONFIGURED" {
 		t.Errorf("%+v", last)
@@ -194,6 +208,7 @@ func TestAudit_NothingIsChangedThatCannotBeNoted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	operator := redis.NewClient(options)
 	defer operator.Close()
 	testserver.Do(t, operator, "ACL", "SETUSER", stack.GatewayUser, "-xadd")
@@ -203,6 +218,7 @@ func TestAudit_NothingIsChangedThatCannotBeNoted(t *testing.T) {
 	} {
 		want(t, e.tryAdmin(c[0], c[1], c[2]), 503, "SERVICE_UNAVAILABLE")
 	}
+
 	want(t, e.call("DELETE", "/webhook", ""), 503, "SERVICE_UNAVAILABLE")
 	if after := e.admin("GET", "/accounts/"+e.account.id, "").body + e.admin("GET", webhookPath(e.account), "").body; after != before {
 		t.Errorf("before %s, after %s", before, after)
@@ -223,6 +239,7 @@ func TestAudit_NamedKeysSpeakForTheirOperator(t *testing.T) {
 		}
 		return e.send(r)
 	}
+
 	ownRequestID := regexp.MustCompile(`^[0-9a-f]{16}$`)
 	for _, c := range []struct {
 		key                        string
@@ -245,6 +262,7 @@ func TestAudit_NamedKeysSpeakForTheirOperator(t *testing.T) {
 			t.Errorf("%v: %+v", c.headers, last)
 		}
 	}
+
 	_, before := e.lastAudited()
 	e.g.adminKeys = e.g.adminKeys[:1] // the gateway was started without the line
 	want(t, change(ayseKey), 401, "TOKEN_INVALID")
@@ -266,9 +284,11 @@ func TestAudit_TokenOfAReplacedSecretOnceAnHour(t *testing.T) {
 		if _, n := e.lastAudited(); n != before {
 			t.Errorf("%s: %d entries of the new secret", kind, n-before)
 		}
+
 		for range 3 {
 			want(t, e.login(kind, of.clientID, of.secret), 200, "")
 		}
+
 		if last, n := e.lastAudited(); n != before+1 || last.Action != "token issued for a replaced secret" || last.Actor != of.clientID ||
 			last.Credential != "replaced secret" || (last.Account.String() == of.id) == (last.Fleet.String() == of.id) {
 			t.Errorf("%s: %d entries, the last %+v", kind, n-before, last)
@@ -279,11 +299,13 @@ func TestAudit_TokenOfAReplacedSecretOnceAnHour(t *testing.T) {
 // A flood of guesses makes as many entries as there are addresses and minutes, and no more.
 func TestFailedKeys_AreCountedByAddressAndMinute(t *testing.T) {
 	t.Parallel()
+
 	e := newQuietEnv(t, testserver.NewRedis(t))
 	minute := time.Now().Add(-time.Hour).Truncate(time.Minute)
 	for i := range 3 * failedKeysKept {
 		e.g.failedKeys.count(minute.Add(time.Second), fmt.Sprintf("192.0.2.%d/32", i))
 	}
+
 	e.g.failedKeys.count(minute.Add(time.Minute-1), "192.0.2.1/32")
 
 	for range 2 { // a repetition finds nothing new
@@ -294,6 +316,7 @@ func TestFailedKeys_AreCountedByAddressAndMinute(t *testing.T) {
 			t.Errorf("%d entries at the minute's beginning", n)
 		}
 	}
+
 	for range 2 {
 		if err := e.g.failedKeys.flush(t.Context(), e.ledger, minute.Add(time.Minute)); err != nil {
 			t.Fatal(err)
@@ -308,6 +331,7 @@ func TestFailedKeys_AreCountedByAddressAndMinute(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
+
 	others := fmt.Sprintf(`{"count":%d}`, 2*failedKeysKept)
 	if len(entries) != failedKeysKept+1 || counts["192.0.2.1"] != `{"count":2}` || counts["other addresses"] != others {
 		t.Errorf("%d entries: %v", len(entries), counts)
@@ -321,6 +345,7 @@ func TestFailedKeys_AreNotedAtAnOrderlyEnd(t *testing.T) {
 	for range 30 {
 		want(t, e.send(request{method: "GET", url: e.private + "/api/admin/v1/accounts", token: "a-guess-of-some-length"}), 401, "TOKEN_INVALID")
 	}
+
 	minutes := int(time.Since(began.Truncate(time.Minute))/time.Minute) + 1
 	if !strings.Contains(e.get(e.private+"/metrics", "").body, "\ngateway_admin_key_failures_total 30\n") {
 		t.Error("the metrics do not count them")
@@ -336,6 +361,7 @@ func TestFailedKeys_AreNotedAtAnOrderlyEnd(t *testing.T) {
 		}
 		sum += noted.Count
 	}
+
 	if sum != 30 || len(entries) > minutes {
 		t.Errorf("30 guesses in %d minutes are noted as %d in %d entries", minutes, sum, len(entries))
 	}
@@ -363,20 +389,24 @@ func TestAdminKeys_AreReadOrRefused(t *testing.T) {
 		for _, key := range keys {
 			names = append(names, key.name)
 		}
+
 		if got := strings.Join(names, " "); err == nil && got != wanted || err != nil && !strings.Contains(err.Error(), wanted) ||
 			err != nil && (strings.Contains(err.Error(), ayseKey) || strings.Contains(err.Error(), digest)) {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}
+
 	t.Setenv(adminKeysVariable, "")
 	if keys, err := readAdminKeys(); keys != nil || err != nil {
 		t.Errorf("without any: %v, %v", keys, err)
 	}
+
 	file := filepath.Join(t.TempDir(), "admin-keys")
 	t.Setenv(adminKeysVariable+"_FILE", file)
 	if _, err := readAdminKeys(); err == nil {
 		t.Error("a file that is not there has no keys")
 	}
+
 	for _, text := range []string{"", "\n", "\n\n", "# none\n"} { // the last one was taken back
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -402,9 +432,11 @@ func TestAudit_ShowsNothingOfAURLThatMayBeSecret(t *testing.T) {
 			t.Errorf("%s is shown as %v, want %s", address, shown, want)
 		}
 	}
+
 	if withoutSecrets("") != nil {
 		t.Error("no URL is shown as one")
 	}
+
 	first, second := fmt.Sprint(withoutSecrets("https://a.example/1")), fmt.Sprint(withoutSecrets("https://a.example/2"))
 	if first == second {
 		t.Errorf("two URLs are both %s", first)

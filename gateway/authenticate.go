@@ -28,6 +28,7 @@ func (g *gateway) authenticate(x *requestContext) (err error) {
 		err = g.authenticateAdmin(x)
 	case public:
 	}
+
 	return err
 }
 
@@ -37,10 +38,12 @@ func (g *gateway) verify(x *requestContext, authority *token.Authority) ([16]byt
 	if err != nil {
 		return [16]byte{}, err
 	}
+
 	earlier, later := x.now, x.began
 	if later.Before(earlier) {
 		earlier, later = later, earlier
 	}
+
 	id, issued, err := authority.Verify(raw, earlier, later)
 	switch l := g.Ledger(); {
 	case err == nil && l != nil && issued < l.Fleets.Snapshot().NotBefore(id):
@@ -50,6 +53,7 @@ func (g *gateway) verify(x *requestContext, authority *token.Authority) ([16]byt
 	case err != nil:
 		return id, delivery.Refuse(delivery.CodeTokenInvalid, "the token is not valid here; get one from POST /token")
 	}
+
 	return id, nil
 }
 
@@ -61,6 +65,7 @@ func (g *gateway) knownFleet(id delivery.FleetID) error {
 	if l == nil {
 		return errStarting
 	}
+
 	fleet := l.Fleets.Snapshot().Fleet(id)
 	if fleet == nil {
 		return delivery.Refuse(delivery.CodeTokenInvalid, "the token's fleet does not exist")
@@ -68,6 +73,7 @@ func (g *gateway) knownFleet(id delivery.FleetID) error {
 	if fleet.Disabled {
 		return errFleetDisabled
 	}
+
 	return nil
 }
 
@@ -77,17 +83,21 @@ func (g *gateway) authenticateAdmin(x *requestContext) error {
 	if err != nil {
 		return err
 	}
+
 	given := sha256.Sum256(raw)
 	right := -1
 	for i := range g.adminKeys {
 		right = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(given[:], g.adminKeys[i].digest[:]), i, right)
 	}
+
 	if right < 0 {
 		g.metrics.keyFailures.Inc()
 		g.failedKeys.count(x.now, service.Origin(x.ctx.Conn()).String())
 		return delivery.Refuse(delivery.CodeTokenInvalid, "the admin key is wrong")
 	}
+
 	x.keyName = g.adminKeys[right].name
+
 	return nil
 }
 
@@ -103,6 +113,7 @@ func bearer(x *requestContext) ([]byte, error) {
 	case len(value) <= len(bearerScheme) || !bytes.EqualFold(value[:len(bearerScheme)], bearerScheme):
 		return nil, delivery.Refuse(delivery.CodeTokenInvalid, "Authorization must be Bearer <token>")
 	}
+
 	return bytes.TrimLeft(value[len(bearerScheme):], " "), nil
 }
 
@@ -127,6 +138,7 @@ func readCredentials[ID ~[16]byte](x *requestContext, parse func(clientID string
 		ClientID     delivery.Text `json:"clientId"`
 		ClientSecret delivery.Text `json:"clientSecret"`
 	}
+
 	f := x.form(&body)
 	f.Require("clientId", body.ClientID.Set)
 	f.Require("clientSecret", body.ClientSecret.Set)
@@ -138,14 +150,17 @@ func readCredentials[ID ~[16]byte](x *requestContext, parse func(clientID string
 	if len(secret) > maxSecret {
 		secret = "" // whose digest is none that was issued
 	}
+
 	c := &credentials{
 		secretHash: sha256.Sum256([]byte(secret)),
 		origin:     service.Origin(x.ctx.Conn()).String(),
 	}
+
 	id, isPossible := parse(body.ClientID.Value)
 	if isPossible {
 		c.clientID, c.subject = body.ClientID.Value, id
 	}
+
 	return c, nil
 }
 
@@ -174,6 +189,7 @@ func (g *gateway) checkSecret(x *requestContext, c *credentials, remembered, sto
 	if !g.logins.enter() {
 		return errOverloaded
 	}
+
 	defer g.logins.leave()
 
 	if isPossible {
@@ -182,6 +198,7 @@ func (g *gateway) checkSecret(x *requestContext, c *credentials, remembered, sto
 			return err
 		}
 	}
+
 	return g.refuseWrongSecret(x, c)
 }
 
@@ -204,9 +221,11 @@ func (g *gateway) enterLogin(x *requestContext) *inFlightLimiter {
 	if g.rightLogins.tryEnter() {
 		return g.rightLogins
 	}
+
 	if requests.shed != nil {
 		requests.shed.Inc()
 	}
+
 	return nil
 }
 
@@ -218,6 +237,7 @@ func (g *gateway) vendorToken(x *requestContext) error {
 	if err != nil {
 		return err
 	}
+
 	limits := x.ledger.Limits
 	remembered := func(c *credentials) (bool, error) {
 		return limits.KnowsAccountSecret(g.work, c.subject, c.secretHash)
@@ -233,12 +253,14 @@ func (g *gateway) vendorToken(x *requestContext) error {
 	if err := g.enterAccount(x); err != nil {
 		return err
 	}
+
 	defer g.accounts.leave(c.subject)
 
 	limiter := g.enterLogin(x)
 	if limiter == nil {
 		return errOverloaded
 	}
+
 	defer limiter.leave()
 	x.entered = time.Now()
 
@@ -247,10 +269,12 @@ func (g *gateway) vendorToken(x *requestContext) error {
 		x.account = delivery.AccountID{} // the secret has just ended
 		return g.refuseWrongSecret(x, c)
 	}
+
 	x.quota = quota
 	if err != nil {
 		return err
 	}
+
 	return g.issue(x, g.vendorTokens, c.subject, known)
 }
 
@@ -263,6 +287,7 @@ func (g *gateway) fleetToken(x *requestContext) error {
 	if err != nil {
 		return err
 	}
+
 	fleets := x.ledger.Fleets
 	remembered := func(c *credentials) (bool, error) {
 		return fleets.VerifySecret(c.subject, c.secretHash, x.now), nil
@@ -284,6 +309,7 @@ func (g *gateway) fleetToken(x *requestContext) error {
 	if limiter == nil {
 		return errOverloaded
 	}
+
 	defer limiter.leave()
 
 	x.fleet = c.subject
@@ -291,6 +317,7 @@ func (g *gateway) fleetToken(x *requestContext) error {
 	if !places.enter() {
 		return errOverloaded
 	}
+
 	defer places.leave()
 	x.entered = time.Now()
 
@@ -311,6 +338,7 @@ func (g *gateway) issueFleetToken(x *requestContext, c *credentials) error {
 		x.fleet = delivery.FleetID{}
 		return g.refuseWrongSecret(x, c)
 	}
+
 	if err := g.knownFleet(c.subject); err != nil {
 		return err
 	}
@@ -319,6 +347,7 @@ func (g *gateway) issueFleetToken(x *requestContext, c *credentials) error {
 		NotBefore: notBefore,
 		Replaced:  fleets.Snapshot().Replaced(c.subject, c.secretHash),
 	}
+
 	return g.issue(x, g.fleetTokens, c.subject, known)
 }
 
@@ -333,14 +362,17 @@ func (g *gateway) issue(x *requestContext, authority *token.Authority, subject [
 			return err
 		}
 	}
+
 	at := x.now
 	if at.Unix() < known.NotBefore {
 		at = time.Unix(known.NotBefore, 0)
 	}
+
 	signed, err := authority.Issue(subject, at)
 	if err != nil {
 		return err
 	}
+
 	return x.okSecret(struct {
 		AccessToken string `json:"accessToken"`
 		TokenType   string `json:"tokenType"`

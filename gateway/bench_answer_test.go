@@ -22,6 +22,7 @@ func BenchmarkAnswer(b *testing.B) {
 			out = o.AppendCreated(out[:0], url)
 		}
 	})
+
 	type view struct {
 		OrderID           string    `json:"orderId"`
 		ExternalOrderID   string    `json:"externalOrderId"`
@@ -30,6 +31,7 @@ func BenchmarkAnswer(b *testing.B) {
 		TrackingURL       string    `json:"trackingUrl"`
 		EstimatedPickupAt string    `json:"estimatedPickupAt"`
 	}
+
 	b.Run("sonic", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

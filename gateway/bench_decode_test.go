@@ -77,6 +77,7 @@ func BenchmarkDecode(b *testing.B) {
 			return json.Unmarshal(body, &o)
 		}},
 	}
+
 	for _, body := range decodedBodies {
 		for _, d := range decoders {
 			b.Run(body.name+"/"+d.name, func(b *testing.B) {

@@ -48,6 +48,7 @@ func newBenchEnv(t testing.TB, change ...func(*settings)) *benchEnv {
 	for _, c := range change {
 		c(&s.settings)
 	}
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Unix: true})
 	s.settings.Redis.URL, s.settings.Redis.PoolSize = server.URL, benchPool
 	s.env = startGateway(t, s.settings, testSecrets(), withRealLimits)
@@ -59,6 +60,7 @@ func newBenchEnv(t testing.TB, change ...func(*settings)) *benchEnv {
 		s.activeStore(account, fleet, "kadikoy-1")
 		s.accounts = append(s.accounts, account)
 	}
+
 	return s
 }
 
@@ -74,6 +76,7 @@ func (s *benchEnv) client(t testing.TB) *redis.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	options.PoolSize, options.DisableIdentity = benchPool, true
 	rdb := redis.NewClient(options)
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -88,6 +91,7 @@ func (s *benchEnv) connect(t testing.TB) {
 	for i, account := range s.accounts {
 		tokens[i] = account.token
 	}
+
 	s.load = newLoad(t, strings.TrimPrefix(s.vendor, "http://"), 201, tokens)
 	if err := s.load.orders(benchWarmUp, func() {}); err != nil {
 		t.Fatal(err)
@@ -127,8 +131,10 @@ func newReferenceEnv(t testing.TB, open func(testing.TB, *benchEnv) *reference) 
 			}
 		}
 	})
+
 	s.awaitReady()
 	s.connect(t)
+
 	return s
 }
 
@@ -145,6 +151,7 @@ func newEmptyEnv(t testing.TB) *benchEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ended := make(chan error, 1)
 	go func() { ended <- f.serve() }()
 	t.Cleanup(func() {
@@ -152,14 +159,17 @@ func newEmptyEnv(t testing.TB) *benchEnv {
 			t.Error(err)
 		}
 	})
+
 	token, err := g.vendorTokens.Issue(delivery.NewAccountID(), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.load = newLoad(t, f.listener.Addr().String(), 200, []string{token})
 	if err := s.load.orders(benchWarmUp, func() {}); err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -170,24 +180,30 @@ func (s *benchEnv) redisMicros(t testing.TB) float64 {
 	if s.rdb == nil {
 		return 0
 	}
+
 	info, err := s.rdb.Info(t.Context(), "cpu").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	total, found := 0.0, 0
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if name != "used_cpu_user_main_thread" && name != "used_cpu_sys_main_thread" {
 			continue
 		}
+
 		var seconds float64
 		if _, err := fmt.Sscan(value, &seconds); err != nil {
 			t.Fatal(err)
 		}
+
 		total, found = total+seconds*1e6, found+1
 	}
+
 	if found != 2 {
 		t.Fatalf("INFO cpu has nothing of the main thread: %s", info)
 	}
+
 	return total
 }

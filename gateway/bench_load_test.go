@@ -53,13 +53,16 @@ func newLoad(t testing.TB, addr string, want int, tokens []string) *load {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(func() { _ = conn.Close() })
 		// Bounds every read and write of the whole load.
 		if err := conn.SetDeadline(time.Now().Add(10 * time.Minute)); err != nil {
 			t.Fatal(err)
 		}
+
 		l.callers = append(l.callers, newCaller(conn, want, tokens[i%len(tokens)]))
 	}
+
 	return l
 }
 
@@ -96,9 +99,11 @@ func (l *load) orders(n int, began func()) error {
 			}
 		})
 	}
+
 	began()
 	close(start)
 	calling.Wait()
+
 	return errors.Join(faults...)
 }
 
@@ -109,24 +114,30 @@ func (c *caller) order(number int64) error {
 			digits[i] = '0' + byte(rest%10)
 		}
 	}
+
 	if _, err := c.conn.Write(c.request); err != nil {
 		return err
 	}
+
 	read, whole := 0, 0
 	for whole == 0 || read < whole {
 		if read == len(c.reply) {
 			return fmt.Errorf("the answer has more than %d bytes", read)
 		}
+
 		n, err := c.conn.Read(c.reply[read:])
 		if err != nil {
 			return err
 		}
+
 		read += n
 		whole = wholeAnswer(c.reply[:read])
 	}
+
 	if status := statusOf(c.reply[:read]); status != c.want || read != whole {
 		return fmt.Errorf("answered %d instead of %d: %s", status, c.want, c.reply[:read])
 	}
+
 	return nil
 }
 
@@ -142,6 +153,7 @@ func wholeAnswer(b []byte) int {
 	if end < 0 {
 		return 0
 	}
+
 	length := 0
 	if at := bytes.Index(b[:end], headerLength); at >= 0 {
 		for _, digit := range b[at+len(headerLength) : end] {
@@ -151,6 +163,7 @@ func wholeAnswer(b []byte) int {
 			length = length*10 + int(digit-'0')
 		}
 	}
+
 	return end + len(headerEnd) + length
 }
 

@@ -30,6 +30,7 @@ func (r *reference) createOrder(g *gateway, x *requestContext) error {
 	if err := errors.Join(broken, err); err != nil {
 		return err
 	}
+
 	o := delivery.Order{
 		ID:         delivery.MakeOrderID(0, delivery.DayOf(x.now), delivery.OrderDigest(x.account, x.draft.ExternalOrderID)),
 		Account:    x.account,
@@ -41,8 +42,10 @@ func (r *reference) createOrder(g *gateway, x *requestContext) error {
 	if err := r.keep(g, x, &o, key, sha256.Sum256(x.body)); err != nil {
 		return err
 	}
+
 	x.quota = ledger.Quota{Limit: 1_000_000, Remaining: int(1_000_000 - r.sent.Add(1)%1_000_000), Reset: x.now.Unix() + 60}
 	g.answerCreated(x, &o)
+
 	return nil
 }
 
@@ -61,6 +64,7 @@ func oneXAdd(t testing.TB, s *benchEnv, rdb redis.UniversalClient) *reference {
 	for i := range streams {
 		streams[i] = fmt.Sprintf("{%d}orders", i)
 	}
+
 	return &reference{keep: func(g *gateway, x *requestContext, _ *delivery.Order, _ string, fingerprint [sha256.Size]byte) error {
 		x.out = append(x.out[:0], stored...)
 		copy(x.out, fingerprint[:])
@@ -77,19 +81,23 @@ func (s *benchEnv) storedOrder(t testing.TB) []byte {
 	if a.status != 201 {
 		t.Fatalf("POST /orders: %d %s", a.status, a.body)
 	}
+
 	id, err := delivery.ParseOrderID(a.data["orderId"].(string))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	digest := id.Digest()
 	keys, err := s.rdb.Keys(t.Context(), "*}o*").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	at := slices.IndexFunc(keys, func(key string) bool { return strings.HasSuffix(key, "}o"+string(digest[:])) })
 	if at < 0 {
 		t.Fatal("there is no record of the order")
 	}
+
 	stored, err := s.rdb.Get(t.Context(), keys[at]).Result()
 	if err != nil {
 		t.Fatal(err)
@@ -98,9 +106,11 @@ func (s *benchEnv) storedOrder(t testing.TB) []byte {
 	if err != nil || len(events) != 1 {
 		t.Fatalf("%v, %v", events, err)
 	}
+
 	for _, value := range events[0].Values {
 		stored += value.(string)
 	}
+
 	return []byte(stored)
 }
 
@@ -119,6 +129,7 @@ func newXAddPipelinesReference(t testing.TB, s *benchEnv) *reference {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = pipeline.Close() })
 	return oneXAdd(t, s, pipeline)
 }
@@ -135,7 +146,9 @@ func newPlainReference(t testing.TB, s *benchEnv) *reference {
 		{Rate: 1_000_000, Burst: 1_000_000, Period: time.Minute},
 		{Rate: 1_000_000, Burst: 1_000_000, Period: 10 * time.Second},
 	}
+
 	names := []string{"minute:", "burst:"}
+
 	return &reference{keep: func(g *gateway, x *requestContext, o *delivery.Order, key string, fingerprint [sha256.Size]byte) error {
 		account, id := string(o.Account[:]), string(o.ID[:])
 		for i, window := range windows {
@@ -147,18 +160,22 @@ func newPlainReference(t testing.TB, s *benchEnv) *reference {
 				return delivery.Refuse(delivery.CodeRateLimited, "the limit is used up")
 			}
 		}
+
 		fresh, err := rdb.SetNX(g.work, "idempotency:"+account+key, string(fingerprint[:])+id, 24*time.Hour).Result()
 		if err != nil {
 			return err
 		}
+
 		if !fresh {
 			return delivery.Refuse(delivery.CodeDuplicateOrder, "this idempotency key was used")
 		}
+
 		err = rdb.HSet(g.work, "order:"+id, "account", account, "store", o.ExternalStoreID, "externalOrderId", o.ExternalOrderID,
 			"status", o.Status.String(), "createdAt", o.CreatedAt.UnixMilli(), "document", x.body).Err()
 		if err != nil {
 			return err
 		}
+
 		return rdb.XAdd(g.work, &redis.XAddArgs{Stream: "orders", Values: []any{"id", id, "document", x.body}}).Err()
 	}}
 }

@@ -54,6 +54,7 @@ func measure(b *testing.B, s *benchEnv) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "orders/s")
 	b.ReportMetric((processMicros(b)-own)/float64(b.N), "cpu-us/order")
 	if s.rdb != nil {

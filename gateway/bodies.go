@@ -58,11 +58,14 @@ func (b *bodyBudget) reserve(caller [16]byte, n int) bool {
 	if caller != operators {
 		b.used += n
 	}
+
 	if b.byCaller == nil {
 		b.byCaller = make(map[[16]byte]int)
 	}
+
 	b.byCaller[caller] += n
 	b.reserved.Add(float64(n))
+
 	return true
 }
 
@@ -85,10 +88,12 @@ func (b *bodyBudget) giveBack(caller [16]byte, n int) {
 	if caller != operators {
 		b.used -= n
 	}
+
 	b.byCaller[caller] -= n
 	if b.byCaller[caller] == 0 {
 		delete(b.byCaller, caller)
 	}
+
 	b.reserved.Sub(float64(n))
 }
 

@@ -39,17 +39,20 @@ func behindRedis(t *testing.T, by time.Duration) func(*settings) {
 				}
 			}
 		}
+
 		go func() {
 			for {
 				client, err := listener.Accept()
 				if err != nil {
 					return
 				}
+
 				redis, err := net.Dial("tcp", server)
 				if err != nil {
 					_ = client.Close()
 					continue
 				}
+
 				go pass(client, redis)
 				go pass(redis, client)
 			}
@@ -155,6 +158,7 @@ func TestRevocation_GoesByRedissClock(t *testing.T) {
 					}
 				}
 			}
+
 			for api, p := range map[string]party{"vendor": account, "fleet": fleet} {
 				want(t, e.login(api, p.clientID, p.secret), 200, "")
 			}
@@ -171,6 +175,7 @@ func TestRevocation_GoesByRedissClock(t *testing.T) {
 				if p.id == fleet.id {
 					api = "fleet"
 				}
+
 				want(t, e.login(api, p.clientID, p.secret), 401, "INVALID_CREDENTIALS")
 				login := e.login(api, p.clientID, rotated.data["clientSecret"].(string))
 				want(t, login, 200, "")

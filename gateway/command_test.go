@@ -35,6 +35,7 @@ func setEnvironment(t *testing.T, changes ...string) {
 	} {
 		t.Setenv(variable, value)
 	}
+
 	for i := 0; i+1 < len(changes); i += 2 {
 		t.Setenv(changes[i], changes[i+1])
 	}
@@ -47,11 +48,13 @@ func TestCheckConfig_SaysWhatIsInForce(t *testing.T) {
 	if err := run(t.Context(), []string{"--check-config", "--config", "../configs/gateway.yaml"}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []string{"# ../configs/gateway.yaml: ok\n", "max_in_flight: 512", "read_timeout: 10s", "max_in_flight_per_account: 64", "max_body_bytes_in_flight: 67108864", "fleets_stale_after: 10s", "rediss://gateway:xxxxx@127.0.0.1:1", "TOKEN_KEYS     from the environment"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
 	}
+
 	for _, secret := range []string{"geheim", adminKey, base64.StdEncoding.EncodeToString(key32('k'))} {
 		if strings.Contains(out.String(), secret) {
 			t.Errorf("%q is shown", secret)
@@ -71,6 +74,7 @@ func TestRun_RefusesWrongSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
+
 	encoded := base64.StdEncoding.EncodeToString(key32('k'))
 	type changes []string
 	for name, c := range map[string]struct {
@@ -112,26 +116,31 @@ func TestRun_RefusesWrongSettings(t *testing.T) {
 					t.Fatalf("the shipped settings have no %s", c.file[0])
 				}
 			}
+
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
+
 			for _, args := range [][]string{{"-config", path}, {"-config", path, "-check-config"}}[:map[bool]int{true: 1, false: 2}[c.startOnly]] {
 				var out bytes.Buffer
 				err := run(t.Context(), args, &out, io.Discard)
 				if err == nil || out.Len() > 0 {
 					t.Fatalf("%v: %v, and it wrote %q", args, err, out.String())
 				}
+
 				for _, want := range c.wants {
 					if !strings.Contains(err.Error(), want) {
 						t.Errorf("%v: %q is missing in %v", args, want, err)
 					}
 				}
+
 				if strings.Contains(err.Error(), "geheim") || strings.Contains(err.Error(), encoded) || strings.Contains(err.Error(), adminKey) {
 					t.Errorf("%v: a secret is shown: %v", args, err)
 				}
 			}
 		})
 	}
+
 	for _, arg := range []string{"-nonsense", "serve"} {
 		if err := run(t.Context(), []string{arg}, io.Discard, io.Discard); err == nil {
 			t.Errorf("%s is accepted", arg)
@@ -153,6 +162,7 @@ func TestHelp_ListsFlagsAndSecrets(t *testing.T) {
 	if err := run(t.Context(), []string{"--help"}, &out, &logs); err != nil || logs.Len() > 0 {
 		t.Errorf("%v, %q", err, logs.String())
 	}
+
 	for _, want := range append(secretNames, "-config", "-check-config", "-health", "-reseal", "_FILE") {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is missing in\n%s", want, out.String())
@@ -182,6 +192,7 @@ func TestRun_StartsServesTellsItsHealthAndStops(t *testing.T) {
 	if health() == nil {
 		t.Error("nobody listens, and the gateway is healthy")
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
@@ -193,6 +204,7 @@ func TestRun_StartsServesTellsItsHealthAndStops(t *testing.T) {
 	if !strings.Contains(logs.String(), `level=WARN msg="this is a sandbox`) {
 		t.Errorf("the gateway does not say that it is a sandbox's\n%s", logs)
 	}
+
 	e := &env{TB: t, logs: logs, client: &http.Client{Transport: &http.Transport{}}}
 	want(t, e.get(fmt.Sprintf("http://%s/x", vendor), ""), 404, "NOT_FOUND")
 	e.client.CloseIdleConnections()

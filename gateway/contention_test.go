@@ -23,11 +23,13 @@ func TestChanges_ManyAtOnceAreNeverAnInternalError(t *testing.T) {
 		call    func(n int) answer
 		allowed []string // codes of refusals besides SERVICE_UNAVAILABLE
 	}
+
 	admin := func(method, path, body string) func(n int) answer {
 		return func(n int) answer {
 			return e.tryAdmin(method, path, strings.ReplaceAll(body, "%d", strconv.Itoa(n+1)))
 		}
 	}
+
 	for _, c := range []change{
 		{"name of an account", admin("PATCH", account, `{"name":"Vendor %d"}`), nil},
 		{"limits of an account", admin("PATCH", account, `{"limits":{"orders":{"burst":{"count":%d,"seconds":1}}}}`), nil},
@@ -62,6 +64,7 @@ func TestChanges_ManyAtOnceAreNeverAnInternalError(t *testing.T) {
 			for n := range answers {
 				all.Go(func() { answers[n] = c.call(n) })
 			}
+
 			all.Wait()
 
 			done := 0
@@ -74,6 +77,7 @@ func TestChanges_ManyAtOnceAreNeverAnInternalError(t *testing.T) {
 					t.Errorf("%d %s", a.status, a.body)
 				}
 			}
+
 			if done == 0 {
 				t.Errorf("none of %d was done: %s", len(answers), answers[0].body)
 			}

@@ -21,9 +21,11 @@ func TestDocuments_AreValidWithTheirExamples(t *testing.T) {
 			t.Errorf("%s has %d operations", name, len(d.operations))
 		}
 	}
+
 	if _, err := contractOfAPI("panel"); err == nil {
 		t.Error("there is a panel API")
 	}
+
 	for what, broken := range map[string]string{
 		"an example that breaks its schema": strings.Replace(string(openapi.Vendor), "orderAmount: 249.90", "orderAmount: 249.905", 1),
 		"a reference to nothing":            strings.Replace(string(openapi.Vendor), "responses/OrderNotFound'", "responses/Nothing'", 1),
@@ -64,6 +66,7 @@ func TestCheck_SeesWhatIsNotDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	all := maps.Clone(d.unmet)
 	for name, c := range map[string]struct {
 		exchange exchange
@@ -111,6 +114,7 @@ func TestUnmet_NamesOperationStatusAndCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	missing := d.Unmet()
 	for _, want := range []string{"createOrder: 201", "createOrder: 409 DUPLICATE_ORDER", "createOrder: 409 STORE_NOT_CONFIGURED",
 		"getOrder: 401 TOKEN_EXPIRED", "deleteWebhook: 404 WEBHOOK_NOT_CONFIGURED", "-: 431 REQUEST_HEADER_TOO_LARGE"} {

@@ -64,19 +64,24 @@ func parseContract(text []byte) (*apiContract, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if !spec.IsOpenAPI31OrLater() || len(spec.Servers) != 1 {
 		return nil, fmt.Errorf("%s: want OpenAPI 3.1 and one server", spec.Info.Title)
 	}
+
 	spec.SetStringFormatValidators(formats)
 	if err := spec.Validate(context.Background(), openapi3.EnableExamplesValidation(), openapi3.EnableMultiError()); err != nil {
 		return nil, fmt.Errorf("%s: %w", spec.Info.Title, err)
 	}
+
 	d := &apiContract{numbers: map[string]bool{}, unmet: map[string]bool{}, unsent: map[string]bool{}, examples: map[string]any{}}
 	content := map[string]any{"components": spec.Components, checks: d.plan(spec)}
 	if d.requests, err = newSchemas(content, false); err != nil {
 		return nil, err
 	}
+
 	d.answers, err = newSchemas(content, true)
+
 	return d, err
 }
 
@@ -104,10 +109,12 @@ func (d *apiContract) plan(spec *openapi3.T) map[string]schemaObject {
 			}
 		}
 	}
+
 	unowned, _ := spec.Extensions["x-answers-without-operation"].(map[string]any)
 	for status, name := range unowned {
 		plans[outside+" "+status] = d.answer(outside+": "+status, spec.Components.Responses[fmt.Sprint(name)].Value)
 	}
+
 	return plans
 }
 
@@ -119,16 +126,19 @@ func (d *apiContract) request(body *openapi3.RequestBodyRef, parameters openapi3
 	for _, ref := range parameters {
 		d.add(in[ref.Value.In], ref.Value.Name, ref.Value)
 	}
+
 	plan := schemaObject{Properties: map[string]any{}}
 	for name, part := range in {
 		plan.Properties[name] = part
 	}
+
 	if body != nil {
 		plan.Properties["body"] = body.Value.Content[mediaType].Schema
 		if body.Value.Required {
 			plan.Required = []string{"body"}
 		}
 	}
+
 	return plan
 }
 
@@ -144,21 +154,25 @@ func (d *apiContract) answer(name string, response *openapi3.Response) schemaObj
 		ref.Value.In = openapi3.ParameterInHeader
 		d.add(header, name, &ref.Value.Parameter)
 	}
+
 	schema, success := response.Content[mediaType].Schema, true
 	for _, ref := range append(openapi3.SchemaRefs{schema}, schema.Value.OneOf...) {
 		if code, ok := strings.CutPrefix(ref.Ref, "#/components/schemas/"); ok && ref.Value.Extensions["x-status"] != nil {
 			d.unmet[name+" "+code], success = true, false
 		}
 	}
+
 	if success {
 		d.unmet[name] = true
 	}
+
 	for title, example := range response.Content[mediaType].Examples {
 		d.examples[strings.ReplaceAll(name, ":", "")+" "+title] = example.Value.Value
 		if refusal := refusalForm(example.Value.Value); refusal != "" {
 			d.unsent[refusal] = true
 		}
 	}
+
 	return schemaObject{Properties: map[string]any{"header": header, "body": schema}, Required: []string{"body"}}
 }
 
@@ -175,10 +189,12 @@ func (d *apiContract) add(to *schemaObject, name string, p *openapi3.Parameter) 
 	if p.In == openapi3.ParameterInHeader {
 		name = http.CanonicalHeaderKey(name)
 	}
+
 	to.Properties[name] = p.Schema
 	if p.Required {
 		to.Required = append(to.Required, name)
 	}
+
 	if p.Schema.Value.Type.Is("integer") {
 		d.numbers[name] = true
 	}

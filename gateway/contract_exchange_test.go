@@ -39,10 +39,12 @@ func (d *apiContract) Check(e exchange) error {
 			fault = fmt.Errorf("request of %s: %w\n%s", op.id, err, e.Body)
 		}
 	}
+
 	answer := strings.TrimSpace(fmt.Sprintf("%s: %d %s", op.id, e.Status, e.code()))
 	if err := checkBody(d.answers, fmt.Sprint(op.id, " ", e.Status), map[string]any{"header": d.values(e.Answer)}, e.Said); err != nil {
 		return errors.Join(fault, fmt.Errorf("answer %s: %w\n%s", answer, err, e.Said))
 	}
+
 	if fault == nil {
 		d.mu.Lock()
 		delete(d.unmet, answer)
@@ -55,6 +57,7 @@ func (d *apiContract) Check(e exchange) error {
 		delete(d.unsent, refusalForm(said))
 		d.mu.Unlock()
 	}
+
 	return fault
 }
 
@@ -80,6 +83,7 @@ func (d *apiContract) values(sent map[string][]string) map[string]any {
 			values[name] = texts[0]
 		}
 	}
+
 	return values
 }
 
@@ -92,6 +96,7 @@ func (d *apiContract) find(e exchange) (operation, map[string]any) {
 		if op.method != e.Method || found == nil || path.Clean(raw) != raw {
 			continue
 		}
+
 		values := map[string]any{}
 		for i, name := range op.target.SubexpNames()[1:] {
 			value, err := url.PathUnescape(found[i+1])
@@ -100,8 +105,10 @@ func (d *apiContract) find(e exchange) (operation, map[string]any) {
 			}
 			values[name] = value
 		}
+
 		return op, values
 	}
+
 	return operation{id: outside}, nil
 }
 
@@ -136,14 +143,17 @@ func (d *apiContract) checkRequest(op operation, parameters map[string]any, e ex
 	if err != nil {
 		return err
 	}
+
 	maps.DeleteFunc(query, func(_ string, values []string) bool { return slices.Equal(values, []string{""}) }) // empty is absent
 	header := http.Header{}
 	for name := range e.Header {
 		header.Set(name, e.Header.Get(name)) // of a repeated header the first is checked
 	}
+
 	value := map[string]any{"path": parameters, "query": d.values(query), "header": d.values(header)}
 	if !op.takesBody || len(e.Body) == 0 { // one that is sent all the same is ignored
 		return d.requests.check(op.id, value)
 	}
+
 	return checkBody(d.requests, op.id, value, e.Body)
 }

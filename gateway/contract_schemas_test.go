@@ -36,9 +36,11 @@ func newSchemas(document any, closed bool) (*schemas, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if closed {
 		closeObjects(content)
 	}
+
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	for name, format := range formats {
@@ -49,7 +51,9 @@ func newSchemas(document any, closed bool) (*schemas, error) {
 			return nil
 		}})
 	}
+
 	compiler.AssertFormat()
+
 	return &schemas{compiler: compiler, compiled: map[string]*jsonschema.Schema{}}, compiler.AddResource(resource, content)
 }
 
@@ -85,11 +89,14 @@ func (s *schemas) check(plan string, value any) error {
 		if errors.As(err, &none) {
 			return errUndocumented
 		}
+
 		if err != nil {
 			return err
 		}
+
 		s.compiled[plan] = schema
 	}
+
 	return schema.Validate(value)
 }
 

@@ -250,6 +250,7 @@ func refusals() (all []refusal) {
 			all = append(all, refusal{name: field + " " + value, status: 422, code: "VALIDATION_FAILED", field: field, do: ordering(field, value)})
 		}
 	}
+
 	for _, body := range wrongReplays {
 		all = append(all, refusal{name: "replay " + body, status: 422, code: "VALIDATION_FAILED", field: "since", do: replaying(body)})
 	}
@@ -285,6 +286,7 @@ func (row refusal) check(e *env) {
 	if a.quota() == row.bare {
 		e.Errorf("quota headers: %v", a.header)
 	}
+
 	for header, there := range map[string]bool{
 		"WWW-Authenticate": row.status == 401, "Allow": row.status == 405,
 		// Where waiting helps; any other refusal would only be repeated.
@@ -294,6 +296,7 @@ func (row refusal) check(e *env) {
 			e.Errorf("%s = %q", header, a.header.Get(header))
 		}
 	}
+
 	if wait := a.data["retryAfterSeconds"]; a.header.Get("Retry-After") != strings.TrimPrefix(fmt.Sprint(wait), "<nil>") {
 		e.Errorf("%s, Retry-After %s", a.body, a.header.Get("Retry-After"))
 	}
@@ -325,9 +328,11 @@ func TestErrors_RefusedBodiesConsumeTheLimit(t *testing.T) {
 				t.Fatalf("%s: %d %s", name, a.status, a.body)
 			}
 		}
+
 		if a := want(t, ordering()(own), 429, "RATE_LIMITED"); a.header.Get("X-RateLimit-Limit") != "2" || a.header.Get("X-RateLimit-Remaining") != "0" {
 			t.Errorf("%s: %v", name, a.header)
 		}
+
 		want(t, refuse(own), 429, "RATE_LIMITED")
 	}
 }

@@ -38,6 +38,7 @@ func TestDecodeOrder_EveryField(t *testing.T) {
 	if wrong, err := decode(everyField, strictjson.Bind(&got)); err != nil || wrong != nil {
 		t.Fatal(wrong, err)
 	}
+
 	want := delivery.OrderRequest{
 		ExternalStoreID: text("a"), ExternalOrderID: text("b"), OrderedAt: text("c"), ReadyAt: text("d"),
 		RecipientName: text("e"), RecipientPhone: text("f"),
@@ -96,6 +97,7 @@ func FuzzDecodeOrder(f *testing.F) {
 		`{"dropoff":{"latitude":1e999,"longitude":-0}}`, `{"packageNote":"\u0000\ud800"}`, `{"orderAmount":-0.0}`} {
 		f.Add(seed)
 	}
+
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, delivery.Istanbul)
 	f.Fuzz(func(t *testing.T, body string) {
 		var o delivery.OrderRequest
@@ -103,17 +105,21 @@ func FuzzDecodeOrder(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		if !json.Valid([]byte(body)) {
 			t.Fatalf("accepted %q", body)
 		}
+
 		var members map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(body), &members); err != nil {
 			t.Fatal(err)
 		}
+
 		var note *string
 		if json.Unmarshal(members["packageNote"], &note) == nil && note != nil && (!o.PackageNote.Set || o.PackageNote.Value != *note) {
 			t.Errorf("packageNote = %+v, want %q", o.PackageNote, *note)
 		}
+
 		_, err = o.Check(&delivery.Faults{WrongType: wrong}, now)
 		var refusal *delivery.Error
 		if err != nil && !errors.As(err, &refusal) {
@@ -149,10 +155,12 @@ func TestRoutes_MatchTheRawPath(t *testing.T) {
 			t.Errorf("%q: %v, allow %q", target, found, allow)
 		}
 	}
+
 	found, params, _ := rs.match([]byte("PUT"), []byte("/api/vendor/v1/stores/a%2Fb"))
 	if found == nil || found.name != "stores_put" || string(params[0]) != "a%2Fb" {
 		t.Errorf("%v %q", found, params)
 	}
+
 	method, target := []byte("POST"), []byte("/api/vendor/v1/orders/1/cancel")
 	if n := testing.AllocsPerRun(100, func() { rs.match(method, target) }); n > 0 {
 		t.Errorf("%v allocations", n)
@@ -165,6 +173,7 @@ func TestDecodeSegment(t *testing.T) {
 			t.Errorf("%q: %q, %v", raw, got, err)
 		}
 	}
+
 	for _, raw := range []string{"%", "%2", "%zz", "a%2", "%2g"} {
 		if got, err := decodeSegment([]byte(raw)); err == nil {
 			t.Errorf("%q: %q", raw, got)

@@ -20,25 +20,30 @@ func (w *env) fetch(url string, header ...string) (*http.Response, string) {
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
+
 	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		w.Fatal(err)
 	}
 	defer resp.Body.Close()
+
 	body := io.Reader(resp.Body)
 	if resp.Header.Get("Content-Encoding") == "gzip" {
 		if body, err = gzip.NewReader(body); err != nil {
 			w.Fatal(err)
 		}
 	}
+
 	content, err := io.ReadAll(body)
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	return resp, string(content)
 }
 
@@ -55,6 +60,7 @@ func TestDocumentation_PagesLeadNowhereElse(t *testing.T) {
 			if seen[path] {
 				continue
 			}
+
 			seen[path] = true
 			resp, body := w.fetch(base + path)
 			kind := resp.Header.Get("Content-Type")
@@ -67,6 +73,7 @@ func TestDocumentation_PagesLeadNowhereElse(t *testing.T) {
 			if strings.Contains(body, "<script>") || strings.Contains(body, " style=") || strings.Contains(body, " onload=") {
 				t.Errorf("%s has what its policy forbids", path)
 			}
+
 			for _, m := range references.FindAllStringSubmatch(body, -1) {
 				switch to, _, _ := strings.Cut(m[1], "#"); {
 				case strings.HasPrefix(to, "/"):
@@ -76,10 +83,12 @@ func TestDocumentation_PagesLeadNowhereElse(t *testing.T) {
 				}
 			}
 		}
+
 		if len(seen) < 7 {
 			t.Errorf("only %v", seen)
 		}
 	}
+
 	for _, path := range []string{"/docs/none", "/docs/..%2fopenapi", "/docs/admin", "/docs/admin.yaml", "/api/admin/v1/openapi.yaml"} {
 		want(t, w.get(w.vendor+path, ""), 404, "NOT_FOUND")
 	}
@@ -105,16 +114,19 @@ func TestDocumentation_OffersEachDocumentInThreeForms(t *testing.T) {
 			if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "application/json" {
 				t.Errorf("%s%s: %d %v", api, form, resp.StatusCode, resp.Header)
 			}
+
 			document, err := openapi3.NewLoader().LoadFromData([]byte(text))
 			if err != nil {
 				t.Errorf("%s%s: %v", api, form, err)
 				continue
 			}
+
 			if document.OpenAPI != version || document.Servers[0].URL != base {
 				t.Errorf("%s%s is %s of %s", api, form, document.OpenAPI, document.Servers[0].URL)
 			}
 		}
 	}
+
 	for _, path := range []string{"/api/vendor/v1/openapi", "/api/vendor/v1/openapi-3.1.json", "/api/vendor/v1/openapi.json/", "/api/admin/v1/openapi.json"} {
 		want(t, w.get(w.vendor+path, ""), 404, "NOT_FOUND")
 	}
@@ -129,16 +141,19 @@ func TestDocumentation_IsAskedForOnce(t *testing.T) {
 			packed.ContentLength >= resp.ContentLength || packed.Header.Get("Vary") != "Accept-Encoding" {
 			t.Errorf("%s: %v and %v", path, resp.Header, packed.Header)
 		}
+
 		for _, accept := range []string{"gzip;q=0", "br, gzip; q=0.0", "gzipped", "identity"} {
 			if refused, _ := w.fetch(w.vendor+path, "Accept-Encoding", accept); refused.Header.Get("Content-Encoding") != "" {
 				t.Errorf("%s to %q: %v", path, accept, refused.Header)
 			}
 		}
+
 		again, body := w.fetch(w.vendor+path, "If-None-Match", `"other", `+resp.Header.Get("ETag"))
 		if again.StatusCode != 304 || body != "" || again.Header.Get("ETag") != resp.Header.Get("ETag") || resp.Header.Get("ETag") == "" {
 			t.Errorf("%s again: %d %v", path, again.StatusCode, again.Header)
 		}
 	}
+
 	if _, document := w.fetch(w.vendor + "/api/vendor/v1/openapi.yaml"); !strings.Contains(document, "\n  - url: https://delivery.example/api/vendor/v1\n") {
 		t.Error("the document does not name the gateway's origin")
 	}

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
+
 	os.Exit(code)
 }
 
@@ -63,6 +64,7 @@ func checkAnswers(t testing.TB, g *gateway, fronts []*front) {
 	if _, benchmark := t.(*testing.B); benchmark || strings.HasPrefix(t.Name(), "TestAllocations") {
 		return
 	}
+
 	for _, rs := range []routes{g.vendorRoutes, g.privateRoutes} {
 		for i := range rs {
 			handle := rs[i].handle
@@ -72,6 +74,7 @@ func checkAnswers(t testing.TB, g *gateway, fronts []*front) {
 			}
 		}
 	}
+
 	for _, f := range fronts {
 		handle, refuse := f.server.Handler, f.server.ErrorHandler
 		f.server.Handler = func(ctx *fasthttp.RequestCtx) {
@@ -81,6 +84,7 @@ func checkAnswers(t testing.TB, g *gateway, fronts []*front) {
 			_, query, _ := strings.Cut(target, "?")
 			checkAnswer(t, f.name, string(ctx.Method()), string(pathOf([]byte(target)))+"?"+query, ctx)
 		}
+
 		f.server.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
 			refuse(ctx, err)
 			if len(ctx.Response.Body()) > 0 { // none was sent to a connection that was silent
@@ -97,15 +101,18 @@ func checkAnswer(t testing.TB, listener, method, target string, ctx *fasthttp.Re
 	if d == nil {
 		return
 	}
+
 	e := exchange{Method: method, Target: target, Header: http.Header{}, Status: ctx.Response.StatusCode(),
 		Answer: http.Header{}, Said: bytes.Clone(ctx.Response.Body())}
 	e.Body, _ = ctx.UserValue(bodyRead{}).([]byte)
 	for name, value := range ctx.Request.Header.All() {
 		e.Header.Add(string(name), string(value))
 	}
+
 	for name, value := range ctx.Response.Header.All() {
 		e.Answer.Add(string(name), string(value))
 	}
+
 	if err := d.Check(e); err != nil {
 		t.Errorf("not as documented: %s %s: %v", method, target, err)
 	}
@@ -127,6 +134,7 @@ func contractOf(listener, target string) *apiContract {
 	case strings.HasPrefix(path, "/api/"), target == "":
 		return document("admin")
 	}
+
 	return nil
 }
 

@@ -18,6 +18,7 @@ func TestFleetListener_ServesNothingButTheFleetAPI(t *testing.T) {
 	} {
 		want(t, e.get(e.fleets+path, token), status, map[bool]string{true: "NOT_FOUND"}[status == 404])
 	}
+
 	want(t, e.get(e.private+"/api/admin/v1/accounts", adminKey), 200, "")
 	want(t, e.get(e.private+"/api/fleet/v1/jobs?status=Searching", token), 200, "")
 }
@@ -48,6 +49,7 @@ func TestProxyProtocol_CountsTheClientsOfABalancer(t *testing.T) {
 		}
 		return a.status
 	}
+
 	const first, second = "PROXY TCP4 192.0.2.1 198.51.100.1 40000 443\r\n", "PROXY TCP4 192.0.2.2 198.51.100.1 40000 443\r\n"
 	for i, c := range []struct {
 		header string
@@ -57,9 +59,11 @@ func TestProxyProtocol_CountsTheClientsOfABalancer(t *testing.T) {
 			t.Errorf("connection %d: %d, want %d", i, got, c.want)
 		}
 	}
+
 	if text := e.get(e.private+"/metrics", "").body; !strings.Contains(text, `gateway_proxy_headers_malformed_total{listener="vendor_api"} 1`) {
 		t.Error("the malformed header is not counted")
 	}
+
 	// Of others it is no request.
 	alone := newEnvOn(t, e.redis, nil)
 	conn := dialBase(t, alone.vendor)

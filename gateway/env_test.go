@@ -121,9 +121,11 @@ func newEnvOn(t testing.TB, redis redisServer, clock *testClock, change ...func(
 	for _, c := range change {
 		c(&s)
 	}
+
 	e := startGateway(t, s, testSecrets(), func(e *env) { e.redis, e.clock = redis, clock })
 	e.awaitReady()
 	e.openLedger()
+
 	return e
 }
 
@@ -137,6 +139,7 @@ func newQuietEnv(t testing.TB, redis redisServer) *env {
 	e := startGateway(t, s, testSecrets(), func(e *env) { e.redis, e.quiet = redis, true })
 	e.awaitReady()
 	e.openLedger()
+
 	return e
 }
 
@@ -172,6 +175,7 @@ func (e *env) twin(keys secrets) *env {
 func newEnvWithoutRedis(t *testing.T, change ...func(*settings)) *env {
 	t.Helper()
 	t.Parallel()
+
 	s := testSettings(t)
 	s.Redis.URL = "redis://127.0.0.1:1" // nobody listens there
 	for _, c := range change {
@@ -191,14 +195,17 @@ func startGateway(t testing.TB, s settings, keys secrets, change ...func(*env)) 
 	if e.g, err = newGateway(work, s, keys, log); err != nil {
 		t.Fatal(err)
 	}
+
 	e.g.accounts.wait, e.g.lastFlush, e.g.lingerTime = testserver.Timeout, testserver.Timeout, testserver.Timeout
 	for _, c := range change {
 		c(e)
 	}
+
 	fronts, err := e.g.listen()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	checkAnswers(t, e.g, fronts)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -207,6 +214,7 @@ func startGateway(t testing.TB, s settings, keys secrets, change ...func(*env)) 
 			t.Error(err)
 		}
 	})
+
 	for _, f := range fronts {
 		running.Go(func() {
 			if err := f.serve(); err != nil {
@@ -214,20 +222,24 @@ func startGateway(t testing.TB, s settings, keys secrets, change ...func(*env)) 
 			}
 		})
 	}
+
 	e.stop = sync.OnceFunc(func() {
 		cancel()
 		e.client.CloseIdleConnections()
 		if err := e.g.shutDown(fronts); err != nil {
 			t.Error(err)
 		}
+
 		running.Wait()
 		abandon()
 		e.g.close()
 	})
+
 	t.Cleanup(e.stop)
 	e.vendor = "http://" + fronts[0].listener.Addr().String()
 	e.private = "http://" + fronts[len(fronts)-1].listener.Addr().String()
 	e.fleets = "http://" + fronts[1].listener.Addr().String()
+
 	return e
 }
 
@@ -251,13 +263,16 @@ func (e *env) config() ledger.Config {
 	if e.redis != nil {
 		c.Timeout = testserver.Timeout
 	}
+
 	if e.clock != nil {
 		c.Now, c.ClockKey = e.clock.process, clockKey
 	}
+
 	if e.quiet {
 		now := time.Now()
 		c.Now = func() time.Time { return now }
 	}
+
 	return c
 }
 
@@ -269,6 +284,7 @@ func (e *env) openLedger() {
 	if e.ledger, err = ledger.Open(e.Context(), c); err != nil {
 		e.Fatal(err)
 	}
+
 	var cancel context.CancelFunc
 	e.feeds, cancel = context.WithCancel(context.Background())
 	e.Cleanup(func() {
@@ -299,6 +315,7 @@ func newClockEnv(t *testing.T) *env {
 	c := &testClock{redis: testserver.NewRedis(t), at: time.Now()}
 	c.process = c.now
 	c.pass(t, 0)
+
 	return newEnvOn(t, c.redis, c)
 }
 
@@ -372,30 +389,38 @@ func (e *env) try(r request) (answer, error) {
 	if r.body != "" {
 		body = strings.NewReader(r.body)
 	}
+
 	req, err := http.NewRequest(r.method, r.url, body)
 	if err != nil {
 		return answer{}, err
 	}
+
 	if r.body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
+
 	if r.token != "" {
 		req.Header.Set("Authorization", "Bearer "+r.token)
 	}
+
 	for name, value := range r.header {
 		req.Header.Set(name, value)
 	}
+
 	resp, err := e.client.Do(req)
 	if err != nil {
 		return answer{}, err
 	}
 	defer resp.Body.Close()
+
 	raw, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return answer{}, err
 	}
+
 	a := readAnswer(resp, raw)
 	a.asked = fmt.Sprintf("%s %s %.100s", r.method, r.url, r.body)
+
 	return a, nil
 }
 
@@ -407,6 +432,7 @@ func readAnswer(resp *http.Response, raw []byte) answer {
 		Message string         `json:"message"`
 		Data    map[string]any `json:"data"`
 	}
+
 	if json.Unmarshal(raw, &envelope) == nil && envelope.Success != nil {
 		a.data, a.message = envelope.Data, envelope.Message
 		a.code, _ = envelope.Data["errorCode"].(string)
@@ -414,6 +440,7 @@ func readAnswer(resp *http.Response, raw []byte) answer {
 			a.code = "success contradicts the status"
 		}
 	}
+
 	return a
 }
 
@@ -544,6 +571,7 @@ func (e *env) newParty(api, path, idField, body string) party {
 	if a.status != 200 {
 		e.Fatalf("token: %d %s", a.status, a.body)
 	}
+
 	p.token = e.text(a, "accessToken")
 	return p
 }
@@ -631,21 +659,26 @@ func orderBody(externalID string, changes ...string) string {
 		"orderAmount": json.Number("349.90"),
 		"payment":     map[string]any{"type": "Card", "collectionAmount": json.Number("349.90")},
 	}
+
 	for i := 0; i+1 < len(changes); i += 2 {
 		into, path := order, changes[i]
 		if parent, child, nested := strings.Cut(path, "."); nested {
 			into, path = order[parent].(map[string]any), child
 		}
+
 		if changes[i+1] == "-" {
 			delete(into, path)
 			continue
 		}
+
 		into[path] = json.RawMessage(changes[i+1])
 	}
+
 	body, err := json.Marshal(order)
 	if err != nil {
 		panic(err)
 	}
+
 	return string(body)
 }
 
@@ -684,6 +717,7 @@ func (e *env) stored(orderID string) *delivery.Order {
 	if err != nil {
 		e.Fatal(err)
 	}
+
 	return order
 }
 

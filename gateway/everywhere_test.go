@@ -38,9 +38,11 @@ func (e *env) endpoints(t *testing.T) (all []endpoint) {
 			}
 		}
 	}
+
 	if len(all) < 40 {
 		t.Fatalf("only %d endpoints", len(all))
 	}
+
 	return all
 }
 
@@ -88,6 +90,7 @@ func TestEveryEndpoint_RefusesWhatIsNoMessage(t *testing.T) {
 		if p.vendor {
 			limit = e.g.settings.VendorAPI.MaxBodyBytes
 		}
+
 		// In one piece: a client would still be writing when the answer to a bad
 		// beginning comes, and the connection ends.
 		host, path, _ := strings.Cut(strings.TrimPrefix(p.url, "http://"), "/")
@@ -99,9 +102,11 @@ func TestEveryEndpoint_RefusesWhatIsNoMessage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			a.asked = p.name + " " + header
 			return a
 		}
+
 		want(t, send("Expect: a miracle\r\nContent-Length: 0", ""), 400, "MALFORMED_REQUEST")
 		want(t, send("Transfer-Encoding: gzip, chunked", "2\r\n{}\r\n0\r\n\r\n"), 400, "MALFORMED_REQUEST")
 		want(t, send("Content-Length: 2\r\nTransfer-Encoding: chunked", "2\r\n{}\r\n0\r\n\r\n"), 400, "MALFORMED_REQUEST")
@@ -111,12 +116,15 @@ func TestEveryEndpoint_RefusesWhatIsNoMessage(t *testing.T) {
 			want(t, send("Content-Length: 0", ""), 400, "MALFORMED_REQUEST")
 			path = whole
 		}
+
 		if p.body == noBody {
 			continue
 		}
+
 		if p.body == requiredBody {
 			want(t, send("X: no length", ""), 411, "LENGTH_REQUIRED")
 		}
+
 		want(t, send("Transfer-Encoding: chunked", "2\r\n{}\r\n"+"x"), 400, "MALFORMED_REQUEST")
 		want(t, send("Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", limit+1, strings.Repeat(" ", limit+1))), 413, "PAYLOAD_TOO_LARGE")
 		want(t, send("Content-Encoding: gzip\r\nContent-Length: 2", "{}"), 415, "UNSUPPORTED_MEDIA_TYPE")
@@ -131,12 +139,14 @@ func TestEveryEndpoint_OfAVendorHoldsSuspensionAndLimit(t *testing.T) {
 		if !p.vendor || p.access != vendorOnly {
 			continue
 		}
+
 		account := e.newAccount("")
 		one := `{"sustained":{"count":1,"seconds":3600},"burst":{"count":1,"seconds":3600}}`
 		e.admin("PATCH", "/accounts/"+account.id, `{"limits":{"orders":`+one+`,"orderStatus":`+one+`,"cancel":`+one+`,"stores":`+one+`}}`)
 		if a := e.ask(p, account.token); a.status == 429 || !a.quota() {
 			t.Errorf("the first request at %s: %d %s", p.name, a.status, a.body)
 		}
+
 		want(t, e.ask(p, account.token), 429, "RATE_LIMITED")
 		suspended := e.newAccount("")
 		e.admin("PATCH", "/accounts/"+suspended.id, `{"suspended":true}`)
@@ -147,6 +157,7 @@ func TestEveryEndpoint_OfAVendorHoldsSuspensionAndLimit(t *testing.T) {
 //rule:decisions/malformed-or-unknown
 func TestEveryEndpoint_AnswersADefectWith500(t *testing.T) {
 	t.Parallel()
+
 	e := startGateway(t, testSettings(t), testSecrets(), func(e *env) {
 		for _, rs := range []routes{e.g.vendorRoutes, e.g.privateRoutes} {
 			for i := range rs {
@@ -159,17 +170,20 @@ func TestEveryEndpoint_AnswersADefectWith500(t *testing.T) {
 			}
 		}
 	})
+
 	for _, p := range e.endpoints(t) {
 		r := request{method: p.method, url: p.url, header: map[string]string{"X-Request-Id": "forged"}}
 		if p.body != noBody {
 			r.body = anyBody
 		}
+
 		a := want(t, e.send(r), 500, "INTERNAL_ERROR")
 		id := a.header.Get("X-Request-Id")
 		if id == "" || id == "forged" || a.data["requestId"] != id || strings.Contains(a.body, "a secret detail") || !strings.Contains(e.logs.String(), id) {
 			t.Errorf("%s: %s %v", p.name, a.body, a.header)
 		}
 	}
+
 	if !strings.Contains(e.logs.String(), "a secret detail") {
 		t.Error("the log lacks what went wrong")
 	}
@@ -208,6 +222,7 @@ func TestEveryEndpoint_TakesBodiesInChunks(t *testing.T) {
 		if p.body == noBody {
 			continue
 		}
+
 		host, path, _ := strings.Cut(strings.TrimPrefix(p.url, "http://"), "/")
 		c := dialBase(t, host)
 		r := bufio.NewReader(c)
@@ -219,6 +234,7 @@ func TestEveryEndpoint_TakesBodiesInChunks(t *testing.T) {
 			}
 			return a
 		}
+
 		whole := ask(fmt.Sprint("Content-Length: ", len(anyBody)), anyBody)
 		chunked := fmt.Sprintf("5\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n", anyBody[:5], len(anyBody)-5, anyBody[5:])
 		for _, framing := range []string{"Transfer-Encoding: chunked", "Transfer-Encoding: chunked\r\nExpect: 100-continue"} {
@@ -226,6 +242,7 @@ func TestEveryEndpoint_TakesBodiesInChunks(t *testing.T) {
 				t.Errorf("%s %s: %d %s, with a length %d %s", p.name, framing, a.status, a.body, whole.status, whole.body)
 			}
 		}
+
 		c.Close()
 	}
 }

@@ -13,6 +13,7 @@ func TestExamples_HaveNothingThatIsNotDocumented(t *testing.T) {
 		if len(d.examples) < 20 {
 			t.Errorf("%s.yaml has %d examples", api, len(d.examples))
 		}
+
 		for name, example := range d.examples {
 			operation, rest, _ := strings.Cut(name, " ")
 			status, _, _ := strings.Cut(rest, " ")

@@ -48,6 +48,7 @@ func (g *gateway) announceReport(x *requestContext) error {
 	if err := g.audit(x, "report announced", nil, map[string]any{"id": report.ID, "kind": report.Kind, "month": report.Month}); err != nil {
 		return err
 	}
+
 	return show(x, viewQueued)(x.ledger.Webhooks.AnnounceReport(g.work, report, x.now))
 }
 
@@ -56,14 +57,17 @@ func (f *reportForm) read() *delivery.AvailableReport {
 		ID:   f.Faults.ID("id", f.ID, true, maxReportID),
 		Kind: delivery.Parse(&f.Faults, "kind", f.Kind, true, "must be closing, correction or scheduled", delivery.ParseReportKind),
 	}
+
 	r.Month = delivery.Parse(&f.Faults, "month", f.Month, r.Kind != delivery.ReportScheduled, "must be a month such as 2026-10", readMonth)
 	if f.Seal.Sequence.Set || f.Seal.SHA256.Set {
 		f.Require("seal.sequence", f.Seal.Sequence.Set)
 		r.Seal = delivery.Seal{Sequence: f.Whole("seal.sequence", f.Seal.Sequence, 1, maxExact), SHA256: f.digest("seal.sha256", f.Seal.SHA256)}
 	}
+
 	r.Files = f.files()
 	f.Require("at", f.At.Set)
 	r.At = f.Time("at", f.At)
+
 	return r
 }
 
@@ -71,16 +75,19 @@ func (f *reportForm) files() (files []delivery.DeliveredFile) {
 	if !f.Require("files", f.Files.Text != "") {
 		return nil
 	}
+
 	if f.Files.Text[0] != '[' {
 		f.Invalid("files", "must be an array")
 		return nil
 	}
+
 	readElements(f.form, f.Files.Text, "files", maxReportFiles, "must have at most %d elements", func(path string, given fileForm) {
 		files = append(files, delivery.DeliveredFile{
 			Target: f.Line(path+".target", given.Target, true, 1, maxName), Name: f.Line(path+".name", given.Name, true, 1, maxFileName),
 			SHA256: f.digest(path+".sha256", given.SHA256),
 		})
 	})
+
 	return files
 }
 

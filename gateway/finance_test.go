@@ -22,12 +22,14 @@ func reportBody(changes ...string) string {
 	for i := 0; i+1 < len(changes); i += 2 {
 		members[changes[i]] = changes[i+1]
 	}
+
 	var parts []string
 	for _, name := range []string{"id", "kind", "month", "seal", "files", "at"} {
 		if members[name] != "" {
 			parts = append(parts, fmt.Sprintf("%q:%s", name, members[name]))
 		}
 	}
+
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
@@ -45,6 +47,7 @@ func TestFinance_AReportIsAnnouncedOnceForEachID(t *testing.T) {
 	if secret, _ := put.data["secret"].(string); !strings.HasPrefix(secret, "whsec_") || put.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%s %v", put.body, put.header)
 	}
+
 	want(t, e.tryAdmin("PUT", "/finance/webhook", `{"url":"https://erp.example/b"}`), 200, "", "secret", absent) // which is shown once
 
 	const event = "evt_2c8fce20-6377-5a0c-b57b-b8a754445b1d"
@@ -52,6 +55,7 @@ func TestFinance_AReportIsAnnouncedOnceForEachID(t *testing.T) {
 	for range 6 {
 		together.Go(func() { want(t, e.announce(), 200, "", "eventId", event) })
 	}
+
 	together.Wait()
 	want(t, e.announce("kind", `"scheduled"`, "month", "", "seal", "", "files", "[]"), 200, "", "eventId", event) // the first one counts
 	other := want(t, e.announce("id", `"s-1"`, "kind", `"scheduled"`, "month", "", "seal", "", "files", "[]"), 200, "").data["eventId"]
@@ -64,6 +68,7 @@ func TestFinance_AReportIsAnnouncedOnceForEachID(t *testing.T) {
 			t.Errorf("%+v %s", d, d.Data)
 		}
 	}
+
 	want(t, e.tryAdmin("GET", "/finance/webhook", ""), 200, "", "accountId", finance.id, "waitingEvents", 0, "status", "healthy", "secret", absent)
 	want(t, e.announce(), 200, "", "eventId", event) // and it is not sent again
 	e.take()
@@ -85,21 +90,25 @@ func TestFinance_ReceiverIsOperatedAsOthers(t *testing.T) {
 			t.Errorf("%s: %v", body, got)
 		}
 	}
+
 	if rotated := e.admin("POST", path+"/rotate", ""); !strings.HasPrefix(fmt.Sprint(rotated.data["secret"]), "whsec_") {
 		t.Errorf("%s", rotated.body)
 	}
 	if _, facts := e.stands(finance); len(facts.Earlier) != 1 || facts.Proven {
 		t.Errorf("after a rotation %+v", facts)
 	}
+
 	e.admin("POST", path+"/test", "")
 	if sent := e.attempts(1, accepted); sent[0].Delivery.Type != delivery.WebhookTest {
 		t.Errorf("%+v", sent[0].Delivery)
 	}
+
 	want(t, e.tryAdmin("PATCH", path, `{"maxInFlight":3}`), 200, "", "maxInFlight", 3)
 	listed := e.admin("GET", "/webhooks", "").list("webhooks")
 	if len(listed) != 1 {
 		t.Fatalf("%v", listed)
 	}
+
 	wantMembers(t, "list", listed[0], "accountId", finance.id, "accountName", "Finance", "url", "https://erp.example/")
 	if lines := e.admin("GET", path+"/deliveries?status=undelivered", "").list("deliveries"); len(lines) != 3 || lines[0]["event"] != "report.available" {
 		t.Errorf("%v", lines)
@@ -113,18 +122,22 @@ func TestFinance_IsNoVendor(t *testing.T) {
 	if all := e.admin("GET", "/accounts", "").list("accounts"); len(all) != 1 {
 		t.Errorf("%v", all)
 	}
+
 	account := "/accounts/" + finance.id
 	for _, r := range [][3]string{{"GET", account, ""}, {"PATCH", account, `{"suspended":false}`}, {"POST", account + "/credentials", ""}} {
 		want(t, e.tryAdmin(r[0], r[1], r[2]), 404, "ACCOUNT_NOT_FOUND")
 	}
+
 	for _, secret := range []string{"", "vas_" + strings.Repeat("A", 43), e.account.secret} {
 		if a := e.login("vendor", finance.clientID, secret); a.status != 401 && a.status != 422 {
 			t.Errorf("%q: %d %s", secret, a.status, a.body)
 		}
 	}
+
 	for _, key := range []string{e.account.token, e.newFleet("Kurye", istanbul).token, ""} {
 		want(t, e.send(request{method: "POST", url: e.private + "/api/admin/v1/finance/reports/available", token: key, body: reportBody()}), 401, "TOKEN_INVALID")
 	}
+
 	e.events(0)
 }
 
@@ -151,14 +164,17 @@ func TestFinance_WrongReportsAreRefused(t *testing.T) {
 			wantField(t, e.announce(field, value), 422, "VALIDATION_FAILED", field)
 		}
 	}
+
 	for field, body := range map[string]string{
 		"seal.sequence": `{"sha256":` + digest + `}`, "seal.sha256": `{"sequence":1}`,
 	} {
 		wantField(t, e.announce("seal", body), 422, "VALIDATION_FAILED", field)
 	}
+
 	for _, sequence := range []string{"0", "-1", "1.5", "9007199254740992", `"1"`} {
 		wantField(t, e.announce("seal", `{"sequence":`+sequence+`,"sha256":`+digest+`}`), 422, "VALIDATION_FAILED", "seal.sequence")
 	}
+
 	for _, c := range [][3]string{
 		{`"target":"a"`, `"target":` + long(201), "files[0].target"}, {`"target":"a",`, "", "files[0].target"}, {`"name":"b"`, `"name":` + long(256), "files[0].name"},
 		{`"name":"b"`, `"name":1`, "files[0].name"}, {digest, `"2C26"`, "files[0].sha256"}, {digest, strings.ToUpper(digest), "files[0].sha256"},
@@ -166,12 +182,15 @@ func TestFinance_WrongReportsAreRefused(t *testing.T) {
 	} {
 		wantField(t, e.announce("files", file(c[0], c[1])), 422, "VALIDATION_FAILED", c[2])
 	}
+
 	for _, body := range []string{`[]`, `{"id":"a","id":"b"}`, reportBody() + "x", `{"files":[{"name":"a","name":"b"}]}`, "{"} {
 		want(t, e.tryAdmin("POST", "/finance/reports/available", body), 400, "MALFORMED_REQUEST")
 	}
+
 	if sent := e.attempts(0, accepted); len(sent) != 0 {
 		t.Errorf("%d events", len(sent))
 	}
+
 	e.health(finance, "waitingEvents", 0)
 	want(t, e.announce("files", file("", "")), 200, "")
 }
@@ -211,6 +230,7 @@ func TestFinance_AnOperatorsKeyChangesNothingOfItsReceiver(t *testing.T) {
 		_, facts := e.stands(finance)
 		return fmt.Sprint(facts)
 	}
+
 	before := secrets()
 
 	const stolen = `{"url":"https://stolen.example/"}`
@@ -226,5 +246,6 @@ func TestFinance_AnOperatorsKeyChangesNothingOfItsReceiver(t *testing.T) {
 	if after := secrets(); after != before {
 		t.Errorf("finance's endpoint was\n%s\nand is\n%s", before, after)
 	}
+
 	want(t, asAyse("PUT", webhookPath(e.account), `{"url":"https://vendor.example/"}`), 200, "")
 }

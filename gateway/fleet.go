@@ -59,9 +59,11 @@ func viewFleetStore(s *delivery.Store) fleetStoreView {
 		Address:   addressView{s.Address, s.Point},
 		SubRegion: s.SubRegion, UpdatedAt: formatTime(s.UpdatedAt),
 	}
+
 	if !s.ClosingDate.IsZero() {
 		v.ClosingDate = s.ClosingDate.In(delivery.Istanbul).Format(time.DateOnly)
 	}
+
 	return v
 }
 
@@ -74,6 +76,7 @@ func (g *gateway) listStores(x *requestContext) error {
 	if name != "" && err != nil {
 		return delivery.Invalid("status", "must be AwaitingFleet, AwaitingFleetApproval, Active or Deactivated")
 	}
+
 	var gaps ledger.Gaps
 	page, err := x.ledger.Stores.PageOfFleet(g.work, x.fleet, state, x.query("cursor"), listedAtOnce)
 	if err := gaps.Allow(err); err != nil {
@@ -84,10 +87,12 @@ func (g *gateway) listStores(x *requestContext) error {
 	if err != nil {
 		return err
 	}
+
 	stores, err := x.ledger.Stores.ReadPage(g.work, page)
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	return x.okParts(map[string]any{"stores": viewAll(stores, viewFleetStore), "cursor": page.Next}, gaps)
 }
 
@@ -111,6 +116,7 @@ func confirmation(fleet delivery.FleetID, _ string, now time.Time) storeMove {
 		if s.State == delivery.Active {
 			return ledger.Notice{}, false, nil
 		}
+
 		notice := ledger.StoreNotice(s, delivery.StoreActivated, now, delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName))
 		return notice, true, delivery.ConfirmStore(s, now)
 	}
@@ -126,6 +132,7 @@ func rejection(fleet delivery.FleetID, reason string, now time.Time) storeMove {
 		if s.Fleet != fleet {
 			return ledger.Notice{}, false, errNotYourStore
 		}
+
 		notice := ledger.StoreNotice(s, delivery.StoreRejected, now, delivery.AppendStoreRejected(nil, s.ExternalID, s.Fleet, s.FleetName, reason))
 		return notice, true, delivery.RejectStore(s, now)
 	}
@@ -180,6 +187,7 @@ func (g *gateway) setAvailability(x *requestContext) error {
 	if err != nil {
 		return err
 	}
+
 	if before != couriers {
 		if err := x.ledger.Fleets.Charge(g.work, x.fleet, availabilityCounts, x.now); err != nil {
 			return err
@@ -189,6 +197,7 @@ func (g *gateway) setAvailability(x *requestContext) error {
 		}
 		g.refreshControls(x)
 	}
+
 	return x.okJSON(map[string]int{"couriers": couriers})
 }
 
@@ -246,9 +255,11 @@ func viewJob(o *delivery.Order, store *delivery.Store, now time.Time) jobView {
 		Payment:     paymentView{Type: o.Payment.Type.String(), CollectionAmount: json.Number(o.Payment.CollectionAmount.String())},
 		ReadyAt:     formatTime(o.ReadyAt), CreatedAt: formatTime(o.CreatedAt), UpdatedAt: formatTime(o.UpdatedAt()),
 	}
+
 	if o.Payment.Type != delivery.Prepaid {
 		v.Payment.OrderAmount = json.Number(o.OrderAmount.String())
 	}
+
 	if !o.Shrunk() {
 		recipient := o.Recipient
 		if o.Status.Terminal() && now.Sub(o.UpdatedAt()) >= phoneShownFor {
@@ -256,16 +267,20 @@ func viewJob(o *delivery.Order, store *delivery.Store, now time.Time) jobView {
 		}
 		v.Recipient, v.Dropoff = &recipient, &o.Dropoff
 	}
+
 	if store != nil {
 		v.Store.Name, v.Store.Phone, v.Store.Address = store.Name, store.Phone, store.Address
 		v.Store.Point = &store.Point
 	}
+
 	if !o.Courier.IsZero() {
 		v.Courier = &o.Courier
 	}
+
 	if n := len(o.Changes); o.Status == delivery.Failed && n > 0 {
 		v.FailureReason = string(o.Changes[n-1].Failure)
 	}
+
 	return v
 }
 
@@ -282,6 +297,7 @@ func (g *gateway) listJobs(x *requestContext) error {
 	if err != nil || !slices.Contains(listedStatuses, status) {
 		return delivery.Invalid("status", "must be Searching, Assigned, PickingUp, PickedUp, Delivering or Cancelled")
 	}
+
 	var gaps ledger.Gaps
 	ids, next, err := x.ledger.Orders.JobIDs(g.work, x.fleet, status, x.query("cursor"), listedAtOnce)
 	if err := gaps.Allow(err); err != nil {
@@ -292,15 +308,19 @@ func (g *gateway) listJobs(x *requestContext) error {
 	if err != nil {
 		return err
 	}
+
 	orders, err := x.ledger.Orders.ReadJobs(g.work, ids, status)
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	stores, err := x.storesOf(g.work, orders...)
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	view := func(o *delivery.Order) jobView { return viewJob(o, stores[ledger.StoreOf(o)], x.now) }
+
 	return x.okParts(map[string]any{"jobs": viewAll(orders, view), "cursor": next}, gaps)
 }
 
@@ -313,6 +333,7 @@ func (x *requestContext) storesOf(ctx context.Context, orders ...*delivery.Order
 			names = append(names, name)
 		}
 	}
+
 	stores, _, err := x.ledger.Stores.GetAll(ctx, names)
 	return stores, err
 }
@@ -329,12 +350,15 @@ func (g *gateway) readJob(x *requestContext) error {
 	if delivery.CodeOf(err) == delivery.CodeOrderNotFound || err == nil && order.Fleet.ID != x.fleet {
 		return errNotYourJob
 	}
+
 	if err != nil {
 		return err
 	}
+
 	stores, err := x.storesOf(g.work, order)
 	if err != nil {
 		return err
 	}
+
 	return x.okJSON(viewJob(order, stores[ledger.StoreOf(order)], x.now))
 }

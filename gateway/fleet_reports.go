@@ -32,6 +32,7 @@ func (f *form) occurred(t delivery.Text, now time.Time) time.Time {
 	if at.Before(now.Add(-maxBehind)) {
 		f.Invalid("at", "must not lie more than 24 hours in the past"+delivery.ReadAs(at))
 	}
+
 	return at
 }
 
@@ -41,6 +42,7 @@ func (f *form) estimate(path string, t delivery.Text, now time.Time) time.Time {
 	if !t.Set {
 		return time.Time{}
 	}
+
 	earliest, latest := now.Add(-maxEstimateBehind), now.Add(maxEstimateAhead)
 	bounds := "must lie between one hour ago and 6 hours ahead, from " + delivery.FormatTime(earliest) + " to " +
 		delivery.FormatTime(latest)
@@ -50,6 +52,7 @@ func (f *form) estimate(path string, t delivery.Text, now time.Time) time.Time {
 	case at.After(latest):
 		f.Invalid(path, bounds+delivery.ReadAsLate(t.Value, at))
 	}
+
 	return at
 }
 
@@ -83,18 +86,22 @@ func (g *gateway) report(x *requestContext, f *form, u delivery.Update) error {
 	if err := f.err(); err != nil {
 		return err
 	}
+
 	u.Order, u.Fleet = x.order, x.fleet
 	was, err := x.ledger.Orders.Report(g.context(x), u, x.now)
 	if delivery.CodeOf(err) == delivery.CodeOrderNotFound {
 		return errNotYourJob
 	}
+
 	if err != nil {
 		return err
 	}
+
 	code, status := 200, max(was, delivery.Assigned)
 	if u.Kind == delivery.KindStatus {
 		code, status = 202, u.Status
 	}
+
 	return x.sendJSON(code, struct {
 		OrderID string `json:"orderId"`
 		Status  string `json:"status"`
@@ -121,6 +128,7 @@ func (f *form) progress(given progressForm, u *delivery.Update, now time.Time) {
 	if !given.Latitude.Set && !given.Longitude.Set {
 		return
 	}
+
 	place := f.place("location.", given.Latitude, given.Longitude)
 	if delivery.IsNearTurkey(place) {
 		u.Location = delivery.Location{At: u.At, Point: place}
@@ -135,6 +143,7 @@ func (g *gateway) acceptJob(x *requestContext) error {
 		courierReport
 		progressForm
 	}
+
 	f := x.form(&body)
 	u := delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned,
 		Courier: f.courier("courier.", body.Courier), At: f.occurred(body.At, x.now)}
@@ -149,12 +158,15 @@ func (g *gateway) swapCourier(x *requestContext) error {
 		courierReport
 		courierForm
 	}
+
 	f := x.form(&body)
 	prefix, courier := "courier.", body.Courier
 	if body.given() && !courier.given() {
 		prefix, courier = "", body.courierForm
 	}
+
 	u := delivery.Update{Kind: delivery.KindSwap, Courier: f.courier(prefix, courier), At: f.occurred(body.At, x.now)}
+
 	return g.report(x, f, u)
 }
 
@@ -169,11 +181,13 @@ func (g *gateway) reportStatus(x *requestContext) error {
 		Failure delivery.Text `json:"failureReason"`
 		progressForm
 	}
+
 	f := x.form(&body)
 	u := delivery.Update{Kind: delivery.KindStatus, At: f.occurred(body.At, x.now)}
 	u.Status = delivery.Parse(&f.Faults, "status", body.Status, true, "", reportable)
 	u.Failure = f.failure("failureReason", body.Failure, u.Status)
 	f.progress(body.progressForm, &u, x.now)
+
 	return g.report(x, f, u)
 }
 
@@ -227,6 +241,7 @@ func (g *gateway) reportLocations(x *requestContext) error {
 	if err := x.ledger.Fleets.Charge(g.work, x.fleet, batch.size/countedAsOne, x.now); err != nil {
 		return err
 	}
+
 	ignored, err := x.ledger.Orders.ReportLocations(g.work, x.fleet, batch.positions, x.now)
 	if err != nil {
 		return err
@@ -285,6 +300,7 @@ func decodePositions(body string, now time.Time) (positionBatch, error) {
 			reader.Skip()
 			return
 		}
+
 		given = positionForm{}
 		reader.Wrong, reader.Duplicate, reader.Ignored = nil, "", nil
 		isObject := reader.Object("", fields)
@@ -305,6 +321,7 @@ func decodePositions(body string, now time.Time) (positionBatch, error) {
 	if batch.size > maxPositions {
 		return positionBatch{}, delivery.Invalid("", fmt.Sprintf("the batch must have at most %d positions", maxPositions))
 	}
+
 	return batch, nil
 }
 
@@ -345,6 +362,8 @@ func readPosition(given positionForm, isObject bool, r *strictjson.Reader, now t
 			At:    f.occurred(given.At, now),
 		},
 	}
+
 	refusal, _ := errors.AsType[*delivery.Error](f.Err())
+
 	return position, refusal
 }

@@ -37,11 +37,13 @@ func TestFleetJobs_CarryEveryFieldForTheCourier(t *testing.T) {
 		a = want(t, e.fleet(e.courier, "GET", "/jobs?status=Searching", ""), 200, "", "cursor", "")
 		return len(a.list("jobs")) == 1
 	})
+
 	for _, part := range []string{`"floor":"2"`, `"note":"arka kapı"`, `"buildingNo":"12"`, `"orderAmount":349.90`, `"collectionAmount":300.00`} {
 		if !strings.Contains(a.body, part) || !strings.Contains(e.fleet(e.courier, "GET", "/jobs/"+id, "").body, part) {
 			t.Errorf("no %s in %s", part, a.body)
 		}
 	}
+
 	job := a.list("jobs")[0]
 	wantMembers(t, "job", job, "orderId", id, "status", "Searching", "packageNote", "kırılacak", "recipient", map[string]any{"name": "Ayşe Yılmaz", "phone": "5321234567"})
 	wantMembers(t, "store", job["store"].(map[string]any), "externalStoreId", "s1", "name", "Branch", "phone", "2161234567", "address", "Moda Cad. 1", "latitude", kadikoy.Latitude)
@@ -53,9 +55,11 @@ func TestFleetJobs_CarryEveryFieldForTheCourier(t *testing.T) {
 	if jobs := e.fleet(e.courier, "GET", "/jobs", "").list("jobs"); len(jobs) != 1 {
 		t.Errorf("Searching is not the default: %v", jobs)
 	}
+
 	for _, query := range []string{"?status=Delivered", "?status=searching", "?status=x", "?cursor=nonsense"} {
 		want(t, e.fleet(e.courier, "GET", "/jobs"+query, ""), 422, "VALIDATION_FAILED")
 	}
+
 	vehicle := strings.Repeat("ü", 32)
 	accept := `{"courier":{"name":"Mehmet Yılmaz","phone":"5551112233","vehicleType":"` + vehicle + `"}}`
 	want(t, e.fleet(e.courier, "POST", "/jobs/"+id+"/accept", accept), 200, "")
@@ -75,6 +79,7 @@ func TestFleetJobs_PagesReachEveryJobOnce(t *testing.T) {
 	for i := range n {
 		e.created(fmt.Sprint("POS-", i))
 	}
+
 	e.await("all jobs", func() bool {
 		seen := map[string]bool{}
 		for cursor, pages := "", 0; ; pages++ {
@@ -82,6 +87,7 @@ func TestFleetJobs_PagesReachEveryJobOnce(t *testing.T) {
 			if a.status != 200 || pages > n {
 				t.Fatalf("%d %s", a.status, a.body)
 			}
+
 			for _, job := range a.list("jobs") {
 				id := job["orderId"].(string)
 				if seen[id] {
@@ -89,6 +95,7 @@ func TestFleetJobs_PagesReachEveryJobOnce(t *testing.T) {
 				}
 				seen[id] = true
 			}
+
 			if cursor = a.data["cursor"].(string); cursor == "" {
 				return len(seen) == n
 			}
@@ -113,10 +120,12 @@ func TestFleetJobs_FromAcceptToDelivered(t *testing.T) {
 			return job[member] == value
 		})
 	}
+
 	a := e.fleet(e.courier, "POST", path+"/accept", mehmet)
 	if a.status != 200 || a.body != fmt.Sprintf(`{"success":true,"data":{"orderId":"%s","status":"Assigned"}}`, id) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
+
 	reached("status", "Assigned")
 	const ali = `{"courier":{"name":"Ali Veli","phone":"5551112233","vehicleType":"Bicycle"}}`
 	want(t, e.fleet(e.courier, "PUT", path+"/courier", ali), 200, "", "status", "Assigned")
@@ -134,11 +143,13 @@ func TestFleetJobs_FromAcceptToDelivered(t *testing.T) {
 	} {
 		want(t, e.fleet(e.courier, "POST", path+"/status", body), 202, "", "orderId", id)
 	}
+
 	reached("status", "Delivered")
 	vendors := want(t, e.call("GET", "/orders/"+id, ""), 200, "", "status", "Delivered", "location", absent)
 	if courier := vendors.data["courier"].(map[string]any); len(vendors.list("events")) != 6 || courier["name"] != "Can K." {
 		t.Errorf("%s", vendors.body)
 	}
+
 	for action, method := range map[string]string{"/accept": "POST", "/courier": "PUT"} {
 		want(t, e.fleet(e.courier, method, path+action, mehmet), 409, "JOB_NOT_AVAILABLE", "status", "Delivered")
 	}
@@ -157,6 +168,7 @@ func TestFleetReports_OfAnEndedOrder(t *testing.T) {
 		t.Helper()
 		e.await(status, func() bool { return e.stored(id).Status.String() == status })
 	}
+
 	appended := func() int64 {
 		stats, err := e.ledger.Monitor.Stats(t.Context())
 		if err != nil {
@@ -164,6 +176,7 @@ func TestFleetReports_OfAnEndedOrder(t *testing.T) {
 		}
 		return stats.Updates
 	}
+
 	delivered := e.created("POS-1")
 	want(t, report(delivered, `{"status":"Delivered"}`), 202, "")
 	ended(delivered, "Delivered")
@@ -184,13 +197,16 @@ func TestFleetReports_OfAnEndedOrder(t *testing.T) {
 		want(t, report(failed, `{"status":"PickedUp"}`), 409, "ORDER_ENDED")
 		want(t, report(cancelled, `{"status":"PickingUp"}`), 409, "ORDER_ENDED", "status", "Cancelled")
 	}
+
 	if now := appended(); now != before {
 		t.Errorf("%d reports of ended orders were appended", now-before)
 	}
+
 	for range 2 {
 		want(t, report(failed, `{"status":"Delivered"}`), 202, "")
 		want(t, report(cancelled, `{"status":"Delivered"}`), 202, "")
 	}
+
 	if now := appended(); now != before+2 {
 		t.Errorf("%d late deliveries were appended, want one for each order", now-before)
 	}
@@ -204,6 +220,7 @@ func TestFleetJobs_OneCourierIsToldThatTheJobIsTheirs(t *testing.T) {
 		want(t, e.fleet(e.courier, "POST", path, mehmet), 200, "", "status", "Assigned")
 		want(t, e.fleet(e.courier, "POST", path, strings.Replace(mehmet, "Mehmet", "Ali", 1)), 409, "JOB_TAKEN", "courier", map[string]any{"name": "Mehmet Y."})
 	}
+
 	want(t, e.fleet(e.courier, "PUT", strings.Replace(path, "/accept", "/courier", 1), strings.Replace(mehmet, "Mehmet", "Can", 1)), 200, "", "status", "Assigned")
 	want(t, e.fleet(e.courier, "PUT", "/jobs/"+e.created("POS-2")+"/courier", mehmet), 409, "JOB_NOT_AVAILABLE", "status", "Searching")
 }
@@ -217,6 +234,7 @@ func TestFleetReports_OfOneOrderAreBounded(t *testing.T) {
 	for n := 0; n < 1000 && a.status < 400; n++ {
 		a = e.fleet(e.courier, "PUT", path+"/courier", fmt.Sprintf(`{"name":"Courier %d","phone":"5551112244","vehicleType":"Car"}`, n))
 	}
+
 	want(t, a, 409, "TOO_MANY_REPORTS")
 	want(t, e.fleet(e.courier, "POST", path+"/status", `{"status":"Failed","failureReason":"CustomerRefused"}`), 409, "TOO_MANY_REPORTS")
 	want(t, e.fleet(e.courier, "POST", path+"/status", `{"status":"Delivered"}`), 202, "")
@@ -225,6 +243,7 @@ func TestFleetReports_OfOneOrderAreBounded(t *testing.T) {
 // A report reads nothing besides: Redis is asked once.
 func TestFleetReports_CostOneCall(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
 	e := newQuietEnv(t, server).withStore("")
 	path := "/jobs/" + e.created("POS-1") + "/status"
@@ -245,6 +264,7 @@ func TestFleetJobs_ShowWhatTheCourierNeeds(t *testing.T) {
 		job := want(t, e.fleet(e.courier, "GET", "/jobs/"+id, ""), 200, "").data
 		wantMembers(t, paid, job["payment"].(map[string]any), "orderAmount", amount)
 	}
+
 	id := e.created("POS-1")
 	want(t, e.cancel(id, ""), 200, "")
 	order := e.stored(id)
@@ -256,6 +276,7 @@ func TestFleetJobs_ShowWhatTheCourierNeeds(t *testing.T) {
 			t.Errorf("%s after the end the phone is %q, want %q", c.after, got, c.want)
 		}
 	}
+
 	whole := e.fleet(e.courier, "GET", "/jobs/"+id, "").data
 	delete(whole, "recipient")
 	delete(whole, "dropoff")
@@ -273,6 +294,7 @@ func TestFleetJobs_CancelledOnesAreListed(t *testing.T) {
 		jobs := e.fleet(e.courier, "GET", "/jobs?status=Cancelled", "").list("jobs")
 		return len(jobs) == 1 && jobs[0]["orderId"] == id
 	})
+
 	want(t, e.fleet(e.courier, "POST", "/jobs/"+id+"/accept", mehmet), 409, "JOB_NOT_AVAILABLE", "status", "Cancelled")
 }
 
@@ -294,6 +316,7 @@ func TestFleetJobs_Refusals(t *testing.T) {
 	} {
 		wantField(t, e.fleet(e.courier, "POST", path+"/status", body), 422, "VALIDATION_FAILED", field)
 	}
+
 	want(t, e.fleet(e.courier, "POST", path+"/status", `{`), 400, "MALFORMED_REQUEST")
 	for body, field := range map[string]string{
 		`{}`: "courier.name", `{"courier":"Mehmet"}`: "courier", `{"courier":{"name":"Mehmet","phone":"1","vehicleType":"Car"}}`: "courier.phone",
@@ -301,6 +324,7 @@ func TestFleetJobs_Refusals(t *testing.T) {
 	} {
 		wantField(t, e.fleet(e.courier, "POST", path+"/accept", body), 422, "VALIDATION_FAILED", field)
 	}
+
 	want(t, e.fleet(e.courier, "GET", "/couriers", ""), 404, "NOT_FOUND")
 	for _, r := range [][3]string{{"GET", "", ""}, {"POST", "/accept", mehmet}, {"POST", "/status", `{"status":"PickedUp"}`}, {"PUT", "/courier", mehmet}} {
 		want(t, e.fleet(rival, r[0], path+r[1], r[2]), 404, "ORDER_NOT_FOUND") // another fleet's
@@ -322,6 +346,7 @@ var fleetCalls = [][3]string{
 //rule:fleets-and-operators/suspended
 func TestFleet_DisabledIsRefusedAndCostsRedisNothing(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
 	e := newEnvOn(t, server, nil).withStore("")
 	twin := e.twin(e.secrets)
@@ -340,9 +365,11 @@ func TestFleet_DisabledIsRefusedAndCostsRedisNothing(t *testing.T) {
 		}
 		want(t, e.login("fleet", e.courier.clientID, e.courier.secret), 403, "FLEET_DISABLED")
 	})
+
 	for _, without := range []string{"hello", "info", "hmget", "time"} { // these figures, whether there are changes, Redis's clock
 		delete(work, without)
 	}
+
 	for name, n := range work {
 		if n > 0 {
 			t.Errorf("refusing costs Redis %d commands %s", n, name)
@@ -371,12 +398,14 @@ func TestFleet_IsHeldToItsLimit(t *testing.T) {
 			t.Errorf("%s: %v", a.asked, a.header)
 		}
 	}
+
 	want(t, e.login("fleet", e.courier.clientID, e.courier.secret), 200, "")
 	other := e.newFleet("Rival", istanbul)
 	want(t, e.fleet(other, "GET", "/jobs", ""), 200, "")
 	if text := e.get(e.private+"/metrics", "").body; !strings.Contains(text, `gateway_limited_total{endpoint="fleet_locations"} 1`) {
 		t.Error("the metrics count no limited request")
 	}
+
 	want(t, e.admin("PATCH", "/fleets/"+e.courier.id, `{"requestsPerSecond":10000}`), 200, "", "requestsPerSecond", 10000)
 	want(t, e.fleet(e.courier, "GET", "/jobs", ""), 200, "")
 }
@@ -392,6 +421,7 @@ func (e *env) untilLimited(perSecond, price int, send func() answer) (admitted i
 		if a.status == 429 {
 			return admitted, want(e, a, 429, "RATE_LIMITED")
 		}
+
 		want(e, a, 200, "")
 		admitted++
 
@@ -401,7 +431,9 @@ func (e *env) untilLimited(perSecond, price int, send func() answer) (admitted i
 			e.Fatalf("%d requests that count as %d each are admitted, the limit pays for %.1f", admitted, price, paid)
 		}
 	}
+
 	e.Fatalf("%d requests that count as %d each are admitted, and none is refused", admitted, price)
+
 	return admitted, refusal
 }
 
@@ -445,6 +477,7 @@ func TestFleetAvailability_ManyAtOnceAllSucceed(t *testing.T) {
 				t.Errorf("a report among many: %d %s", a.status, a.body)
 			}
 		})
+
 		all.Go(func() {
 			a := e.tryAdmin("PATCH", "/fleets/"+e.courier.id, fmt.Sprintf(`{"avgDeliveryMinutes":%d}`, n+1))
 			if a.status != 200 && (a.status != 503 || a.header.Get("Retry-After") == "") {
@@ -452,6 +485,7 @@ func TestFleetAvailability_ManyAtOnceAllSucceed(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	e.created("POS-1")
 	want(t, e.fleet(e.courier, "PUT", "/availability", `{"couriers":0}`), 200, "")
@@ -488,6 +522,7 @@ func TestFleets_AnUnreadableStoreHidesNoJobAndIsCounted(t *testing.T) {
 			spoilt++
 		}
 	}
+
 	if spoilt != 1 {
 		t.Fatalf("%d records of the store", spoilt)
 	}
@@ -496,6 +531,7 @@ func TestFleets_AnUnreadableStoreHidesNoJobAndIsCounted(t *testing.T) {
 	if job["orderId"] != order {
 		t.Errorf("the job is %v", job)
 	}
+
 	want(t, e.tryAdmin("POST", "/fleets/"+e.courier.id+"/payment-overdue", ""), 200, "", "accounts", 1, "stores", 1, "unreadable", 1)
 }
 
@@ -510,6 +546,7 @@ func TestFleets_AnUnreadableOneLeavesRevocationsAndSuspensionsInForce(t *testing
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	redis.Do(t, "HSET", "{sg}fleets", id[:], "\x01garbage")
 	redis.Do(t, "HSET", "{sg}fleets_versions", id[:], "1000000")
 	redis.Do(t, "HINCRBY", "{sg}meta", "fleets", 1)
@@ -521,6 +558,7 @@ func TestFleets_AnUnreadableOneLeavesRevocationsAndSuspensionsInForce(t *testing
 	if !strings.Contains(overdue.message, "PATCH /fleets/{fleetId}") {
 		t.Errorf("%q does not say what to do", overdue.message)
 	}
+
 	want(t, e.tryAdmin("PATCH", "/fleets/"+bad.id, `{"disabled":true}`), 200, "", "disabled", true)
 	want(t, e.fleet(bad, "GET", "/jobs", ""), 403, "FLEET_DISABLED")
 	want(t, e.tryAdmin("PATCH", "/fleets/"+e.courier.id, `{"suspended":true}`), 200, "")
@@ -542,10 +580,12 @@ func TestReady_NotWithFleetsThatAreStale(t *testing.T) {
 		a := e.get(e.private+"/readyz", "")
 		return a.status == 503 && strings.Contains(a.body, "suspensions")
 	})
+
 	text := e.get(e.private+"/metrics", "").body
 	if !regexp.MustCompile(`gateway_fleets_age_seconds [1-9]`).MatchString(text) {
 		t.Error("the metrics do not show the age")
 	}
+
 	redis.Do(t, "RENAME", "{sg}away", "{sg}fleets_controls")
 	e.awaitReady()
 }
@@ -557,12 +597,14 @@ func TestFleet_HoldsSoManyRequestsInFlight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	own := e.g.fleetLimiter(id)
 	for range maxFleetInFlight {
 		if !own.enter() {
 			t.Fatal("no place")
 		}
 	}
+
 	want(t, e.fleet(e.courier, "GET", "/jobs", ""), 503, "SERVICE_UNAVAILABLE", "retryAfterSeconds", 1)
 	want(t, e.fleet(e.newFleet("Rival", istanbul), "GET", "/jobs", ""), 200, "")
 	own.leave()
@@ -588,6 +630,7 @@ func TestFleetLocations_KeepTheLastPosition(t *testing.T) {
 	if order := e.stored(id); order.Location.Point != (delivery.Point{Latitude: 40.99, Longitude: 29.03}) {
 		t.Errorf("%+v", order.Location)
 	}
+
 	want(t, e.fleet(e.courier, "POST", "/locations", `[]`), 200, "", "accepted", 0, "ignored", 0, "rejectedCount", 0, "rejected", []any{})
 	tooMany := "[" + strings.Repeat(`{"orderId":"`+id+`","latitude":41,"longitude":29},`, 5000) + `1]`
 	wantField(t, e.fleet(e.courier, "POST", "/locations", tooMany), 422, "VALIDATION_FAILED", "")
@@ -606,6 +649,7 @@ func TestFleetLocations_KeepWhatCanBeReadAndNameTheRest(t *testing.T) {
 	for _, id := range []string{first, last} {
 		e.fleet(e.courier, "POST", "/jobs/"+id+"/accept", mehmet)
 	}
+
 	place := func(id string) string { return `{"orderId":"` + id + `","latitude":40.99,"longitude":29.03}` }
 
 	for element, message := range map[string]string{
@@ -636,10 +680,12 @@ func TestFleetLocations_KeepWhatCanBeReadAndNameTheRest(t *testing.T) {
 		if strings.Contains(message, "twice") {
 			code = "MALFORMED_REQUEST"
 		}
+
 		named := []any{map[string]any{"index": 1.0, "errorCode": code, "message": message}}
 		if got := a.data["rejected"]; !reflect.DeepEqual(got, named) {
 			t.Errorf("%s: %v, want %v", element, got, named)
 		}
+
 		want(t, e.fleet(e.courier, "POST", "/locations", "["+element+"]"), 200, "", "accepted", 0, "ignored", 0, "rejectedCount", 1)
 	}
 
@@ -735,6 +781,7 @@ func TestFleetReports_TakeAnEstimateOfThePresentOnly(t *testing.T) {
 			if !strings.Contains(a.message, "between one hour ago and 6 hours ahead, from 20") {
 				t.Errorf("%q names no bounds", a.message)
 			}
+
 			// Only a time that is too late may be a local one with a Z behind it.
 			isEarly := strings.Contains(estimate, "2000-")
 			if isEarly && strings.Contains(a.message, "has no Z") {
@@ -762,14 +809,18 @@ func TestFleetAvailability_HoldsAtOnce(t *testing.T) {
 	if a := e.putStore(e.account, "s2", storeBody(kadikoy, "")); !strings.Contains(a.body, `"status":"Unavailable"`) {
 		t.Errorf("%s", a.body)
 	}
+
 	for range 2 {
 		want(t, available("3"), 200, "")
 	}
+
 	for i := range 5 { // n is never counted down by the service
 		e.created(fmt.Sprint("POS-", i))
 	}
+
 	for _, wrong := range []string{"-1", "1.5", `"3"`, "null"} {
 		want(t, available(wrong), 422, "VALIDATION_FAILED")
 	}
+
 	want(t, e.fleet(e.courier, "PUT", "/availability", "{}"), 422, "VALIDATION_FAILED")
 }

@@ -24,6 +24,7 @@ func standard(t *testing.T, body string) any {
 	if !utf8.ValidString(body) || !json.Valid([]byte(body)) {
 		t.Fatalf("accepted %q", body)
 	}
+
 	tokens := json.NewDecoder(strings.NewReader(body))
 	tokens.UseNumber()
 	value := uniqueValue(t, tokens)
@@ -37,6 +38,7 @@ func uniqueValue(t *testing.T, tokens *json.Decoder) any {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	switch token {
 	case json.Delim('{'):
 		object := map[string]any{}
@@ -50,7 +52,9 @@ func uniqueValue(t *testing.T, tokens *json.Decoder) any {
 			}
 			object[key.(string)] = uniqueValue(t, tokens)
 		}
+
 		_, _ = tokens.Token()
+
 		return object
 	case json.Delim('['):
 		list := []any{}
@@ -60,6 +64,7 @@ func uniqueValue(t *testing.T, tokens *json.Decoder) any {
 		_, _ = tokens.Token()
 		return list
 	}
+
 	return token
 }
 
@@ -98,6 +103,7 @@ func checkTyped(t *testing.T, want any, path string, typed bool, wrong []deliver
 	for _, fault := range wrong {
 		reported = reported || fault.Field == path
 	}
+
 	if other := at(want, path) != nil && !typed; other != reported {
 		t.Errorf("%s: of another type %v, reported %v", path, other, reported)
 	}
@@ -111,6 +117,7 @@ func FuzzDecodeStore(f *testing.F) {
 		`{"taxNumber":"12345678901","phone":"+90 532"}`, `{"fleetId":"00000000-0000-0000-0000-000000000000"}`} {
 		f.Add(seed)
 	}
+
 	stored := &delivery.Store{State: delivery.Active, Name: "n", Phone: "2161234567", TaxNumber: "1234567890", Address: "a", Point: besiktas}
 	f.Fuzz(func(t *testing.T, body string) {
 		var s delivery.StoreRequest
@@ -119,11 +126,13 @@ func FuzzDecodeStore(f *testing.F) {
 			checkRefusal(t, err, delivery.CodeMalformedRequest)
 			return
 		}
+
 		want := standard(t, body)
 		for path, got := range map[string]delivery.Text{"taxNumber": s.TaxNumber, "name": s.Name, "phone": s.Phone,
 			"address.text": s.AddressText, "fleetId": s.FleetID} {
 			sameText(t, want, path, got, wrong)
 		}
+
 		sameNumber(t, want, "address.latitude", s.AddressLatitude, wrong)
 		sameNumber(t, want, "address.longitude", s.AddressLongitude, wrong)
 		for _, existing := range []*delivery.Store{nil, stored} {
@@ -134,6 +143,7 @@ func FuzzDecodeStore(f *testing.F) {
 				}
 				continue
 			}
+
 			if !delivery.InTurkey(fields.Point) || len(fields.Phone) != 10 || fields.Name == "" || fields.Address == "" || fields.TaxNumber == "" {
 				t.Errorf("accepted %+v", fields)
 			}
@@ -146,6 +156,7 @@ func FuzzDecodeCancel(f *testing.F) {
 	for _, seed := range []string{`{"reason":"Other","note":"n"}`, `{"reason":"other"}`, `{"note":"\u0000"}`, `{"reason":1,"note":[]}`, `{"Reason":"Other"}`} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, body string) {
 		var c delivery.CancelRequest
 		wrong, err := decode(body, strictjson.Bind(&c))
@@ -153,6 +164,7 @@ func FuzzDecodeCancel(f *testing.F) {
 			checkRefusal(t, err, delivery.CodeMalformedRequest)
 			return
 		}
+
 		want := standard(t, body)
 		sameText(t, want, "reason", c.Reason, wrong)
 		sameText(t, want, "note", c.Note, wrong)
@@ -175,6 +187,7 @@ func checkRefusal(t *testing.T, err error, codes ...delivery.Code) {
 			}
 		}
 	}
+
 	t.Errorf("refused with %v", err)
 }
 
@@ -187,6 +200,7 @@ func FuzzDecodePositions(f *testing.F) {
 		`[{"orderId":"` + id + `","latitude":41,"longitude":29,"longitude":30},{"orderId":"` + id + `","latitude":0,"longitude":0}]`} {
 		f.Add(seed)
 	}
+
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, delivery.Istanbul)
 	f.Fuzz(func(t *testing.T, body string) {
 		batch, err := decodePositions(body, now)
@@ -194,19 +208,23 @@ func FuzzDecodePositions(f *testing.F) {
 			checkRefusal(t, err, delivery.CodeMalformedRequest, delivery.CodeValidationFailed)
 			return
 		}
+
 		if batch.size > maxPositions || batch.size != len(batch.positions)+batch.implausible+batch.rejectedCount ||
 			len(batch.rejected) != min(batch.rejectedCount, maxRejected) {
 			t.Fatalf("%+v of %q", batch, body)
 		}
+
 		var list []json.RawMessage
 		if err := json.Unmarshal([]byte(body), &list); err != nil || len(list) != batch.size {
 			t.Fatalf("%d elements of %q, %v", batch.size, body, err)
 		}
+
 		for _, p := range batch.positions {
 			if !delivery.IsNearTurkey(p.Location.Point) || p.Location.At.After(now) || p.Location.At.Before(now.Add(-maxBehind)) {
 				t.Errorf("accepted %+v", p)
 			}
 		}
+
 		for _, r := range batch.rejected {
 			if r.Index >= batch.size || r.Message == "" || r.ErrorCode != delivery.CodeValidationFailed && r.ErrorCode != delivery.CodeMalformedRequest {
 				t.Errorf("rejected %+v", r)
@@ -225,6 +243,7 @@ func FuzzForm(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, body string) {
 		var got struct {
 			ClientID delivery.Text `json:"clientId"`
@@ -238,18 +257,22 @@ func FuzzForm(f *testing.F) {
 			EventIDs  []string        `json:"eventIds"`
 			Coverage  strictjson.Raw  `json:"coverage"`
 		}
+
 		form := readForm(body, strictjson.Bind(&got))
 		if form.malformed != nil {
 			checkRefusal(t, form.malformed, delivery.CodeMalformedRequest)
 			return
 		}
+
 		want := standard(t, body)
 		for path, text := range map[string]delivery.Text{"clientId": got.ClientID, "courier.name": got.Courier.Name, "courier.phone": got.Courier.Phone} {
 			sameText(t, want, path, text, form.WrongType)
 		}
+
 		for path, number := range map[string]delivery.Number{"limits.orders.burst.count": got.Count, "limits.orders.burst.seconds": got.Seconds} {
 			sameNumber(t, want, path, number, form.WrongType)
 		}
+
 		if flag, is := at(want, "suspended").(bool); is != (got.Suspended != nil) || is && *got.Suspended != flag {
 			t.Errorf("suspended = %v, want %v", got.Suspended, flag)
 		}
@@ -259,6 +282,7 @@ func FuzzForm(f *testing.F) {
 		if raw := at(want, "coverage"); raw == nil != (got.Coverage.Text == "") || raw != nil && !reflect.DeepEqual(standard(t, got.Coverage.Text), raw) {
 			t.Errorf("coverage = %s, want %v", got.Coverage.Text, raw)
 		}
+
 		if err := form.err(); err != nil {
 			checkRefusal(t, err, delivery.CodeValidationFailed)
 		}
@@ -273,18 +297,22 @@ func FuzzWebhookURL(f *testing.F) {
 		"https://vendor.example\\@127.0.0.1/", "//x", "https://[fe80::1%25eth0]/", "https://localhost/", "https://a..b/", "http://vendor.example/"} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		if webhookURLFault(text, false) != "" {
 			return
 		}
+
 		var u fasthttp.URI // another reader of the same text
 		if err := u.Parse(nil, []byte(text)); err != nil {
 			return
 		}
+
 		host, _, err := net.SplitHostPort(string(u.Host()))
 		if err != nil {
 			host = strings.Trim(string(u.Host()), "[]")
 		}
+
 		ip := net.ParseIP(host)
 		if ip != nil && (ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast() || ip.IsUnspecified() || ip.IsMulticast()) ||
 			!strings.EqualFold(string(u.Scheme()), "https") || len(u.Username()) > 0 || strings.EqualFold(host, "localhost") || len(text) > maxWebhookURL {

@@ -28,6 +28,7 @@ func FuzzHead(f *testing.F) {
 	} {
 		f.Add(line + seed)
 	}
+
 	f.Add("GET http://x/%2e%2e/?q=\x00 HTTP/1.1\r\nHost: y\r\n\r\n")
 	f.Add("POST / HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n")
 	f.Fuzz(func(t *testing.T, head string) {
@@ -35,6 +36,7 @@ func FuzzHead(f *testing.F) {
 		if ctx.Request.Header.Read(bufio.NewReaderSize(strings.NewReader(head), 16384)) != nil {
 			return
 		}
+
 		x := &requestContext{ctx: &ctx, route: &route{body: requiredBody}}
 		framing := x.checkHeaders()
 		key, keyErr := x.idempotencyKey("")
@@ -49,6 +51,7 @@ func FuzzHead(f *testing.F) {
 		if err != nil || framing != nil {
 			return
 		}
+
 		if len(want.TransferEncoding) > 0 && ctx.Request.Header.ContentLength() == -1 {
 			return // its body is FuzzChunks's
 		}
@@ -58,9 +61,11 @@ func FuzzHead(f *testing.F) {
 		if method := string(ctx.Method()); method != want.Method {
 			t.Errorf("method %q, net/http reads %q", method, want.Method)
 		}
+
 		if len(want.Header["Idempotency-Key"]) == 0 {
 			checkHeaderRead(t, want.Header, "X-Idempotency-Key", key, keyErr)
 		}
+
 		if tokenErr == nil {
 			value := want.Header.Get("Authorization")
 			if len(want.Header["Authorization"]) != 1 || !strings.HasSuffix(value, string(token)) {
@@ -77,10 +82,12 @@ func FuzzChunks(f *testing.F) {
 	for _, a := range chunked("") {
 		f.Add(a.bytes + "GET / HTTP/1.1\r\nHost: y\r\n\r\n")
 	}
+
 	f.Fuzz(func(t *testing.T, body string) {
 		if len(body) > 4000 {
 			return // net/http has other bounds
 		}
+
 		var ctx fasthttp.RequestCtx
 		r := bufio.NewReaderSize(strings.NewReader(head+body), 16384)
 		if err := ctx.Request.Header.Read(r); err != nil {
@@ -89,11 +96,13 @@ func FuzzChunks(f *testing.F) {
 		if err := ctx.Request.ContinueReadBodyStream(r, 65536, false); err != nil {
 			t.Fatal(err)
 		}
+
 		x := &requestContext{ctx: &ctx, route: &route{body: requiredBody}}
 		framing := x.readBody(65536)
 		if !x.endChunks() {
 			return
 		}
+
 		buffered := bufio.NewReader(strings.NewReader(head + body))
 		want, err := http.ReadRequest(buffered)
 		if err != nil {
@@ -103,6 +112,7 @@ func FuzzChunks(f *testing.F) {
 		if err != nil || framing == nil && string(read) != string(x.body) {
 			t.Errorf("%q: read %q, net/http %q, %v", body, x.body, read, err)
 		}
+
 		own, _ := io.ReadAll(r) // neither fails
 		rest, _ := io.ReadAll(buffered)
 		if string(own) != string(rest) {
@@ -130,6 +140,7 @@ func FuzzRoutes(f *testing.F) {
 		f.Add("POST", seed)
 		f.Add("PUT", seed)
 	}
+
 	all := append(vendorRoutes(), append(adminRoutes(), fleetRoutes()...)...)
 	f.Fuzz(func(t *testing.T, method, target string) {
 		found, params, allow := all.match([]byte(method), []byte(target))
@@ -139,6 +150,7 @@ func FuzzRoutes(f *testing.F) {
 			}
 			return
 		}
+
 		rebuilt := found.pattern
 		for i := range strings.Count(found.pattern, "{}") {
 			segment := string(params[i])
@@ -147,6 +159,7 @@ func FuzzRoutes(f *testing.F) {
 			}
 			rebuilt = strings.Replace(rebuilt, "{}", segment, 1)
 		}
+
 		path, _, _ := strings.Cut(target, "?")
 		if found.method != method || !strings.HasSuffix(path, rebuilt) {
 			t.Errorf("%s %q matched %s %s", method, target, found.method, found.pattern)

@@ -54,9 +54,11 @@ func FuzzRequest(f *testing.F) {
 	for i, seed := range fuzzedBodies(s) {
 		f.Add(uint8(i), order, seed, "key")
 	}
+
 	for i := range fuzzedRoutes {
 		f.Add(uint8(i), "%00%2f..;\xff", `{"a":1e999}`, "\x00")
 	}
+
 	address := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
 	f.Fuzz(func(t *testing.T, number uint8, param, body, key string) {
 		r := fuzzedRoutes[int(number)%len(fuzzedRoutes)]
@@ -77,6 +79,7 @@ func FuzzRequest(f *testing.F) {
 		} else {
 			s.g.serve(&ctx, s.g.privateRoutes, s.g.settings.PrivateAPI.MaxBodyBytes, false)
 		}
+
 		checkFuzzedAnswer(t, &ctx, r.method+" "+path)
 	})
 }

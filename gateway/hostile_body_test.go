@@ -66,9 +66,11 @@ func numbers(auth string) []attack {
 		alteredEach(auth, "dropoff.latitude", 201, "", "4.09871e1", "40.987100000000000000000000000001"),
 		alteredEach(auth, "dropoff.longitude", 422, elsewhere, "389.0276"),
 	)
+
 	for _, number := range []string{"+1", "01", "1.", ".5", "0x10", "1_000", "1e", "--1", "-", "NaN", "Infinity", "-Infinity", "1,5", "１", "1e+-1"} {
 		table = append(table, wrote(auth, number))
 	}
+
 	return table
 }
 
@@ -85,6 +87,7 @@ func texts(auth string) []attack {
 		alteredEach(auth, "externalStoreId", 422, "VALIDATION_FAILED", `"s1\u0000"`),
 		alteredEach(auth, "externalStoreId", 409, "STORE_NOT_CONFIGURED", `"{p0}s"`),
 	)
+
 	for _, value := range []string{
 		"\"\xff\"", "\"\xc0\xaf\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"",
 		"\"\xf4\x90\x80\x80\"", "\"\xc5\"", "\"\x00\"", "\"a\nb\"",
@@ -92,6 +95,7 @@ func texts(auth string) []attack {
 	} {
 		table = append(table, wrote(auth, value))
 	}
+
 	return table
 }
 
@@ -116,6 +120,7 @@ func shapes(auth string) []attack {
 			written(auth, strings.Repeat(`{"a":`, 10_000)+"1"+strings.Repeat("}", 10_000)),
 		},
 	)
+
 	for _, body := range []string{
 		"\ufeff{}", "\xff\xfe{\x00}\x00", "[]", "null", "1", `"a"`, "true",
 		" \r\n\t ", "\x00", "{}\x00", "{}{}", "{} x", "{/**/}",
@@ -124,6 +129,7 @@ func shapes(auth string) []attack {
 	} {
 		table = append(table, written(auth, body))
 	}
+
 	return table
 }
 
@@ -141,6 +147,7 @@ func mediaTypes(auth string) []attack {
 		return attack{bytes: fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\n%s%sContent-Length: %d\r\n\r\n%s", ordersPath, headers, auth, len(body), body),
 			status: 415, code: "UNSUPPORTED_MEDIA_TYPE"}
 	}
+
 	const asJSON = "Content-Type: application/json\r\n"
 	bomb := zipped()
 	table := slices.Concat(
@@ -153,11 +160,13 @@ func mediaTypes(auth string) []attack {
 			{bytes: posted("POST", ordersPath, auth+"Content-Encoding: identity\r\n", "{}"), status: 422, code: "VALIDATION_FAILED"},
 		},
 	)
+
 	for _, kind := range []string{"text/plain", "text/json", "application/xml", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
 		"application/jsonx", "application/json; charset=utf-16", "application/json; charset=latin1", "application/json, text/plain", "application/ld+json",
 		"application /json", "application/json; version=1", "json", "*/*", "application/json; charset", "application/json;charset=utf-8;boundary=x"} {
 		table = append(table, typed("Content-Type: "+kind+"\r\n", "{}"))
 	}
+
 	return table
 }
 
@@ -171,6 +180,7 @@ func privateBodies(h *hostile) []attack {
 	coverage := func(geojson string) attack {
 		return refused(422, "VALIDATION_FAILED", posted("PATCH", "/api/admin/v1/fleets/"+h.courier.id, admin, `{"coverage":`+geojson+`}`))
 	}
+
 	return slices.Concat(
 		each(limits, "", "", "0.1e1", "1.0", "1e999", "-0", "-1", strings.Repeat("9", 30), "9223372036854775808", "4294967296", `"10"`),
 		each(coverage, "", "",

@@ -27,13 +27,16 @@ func TestHostile_Framing(t *testing.T) {
 		if a.status == 422 {
 			a.status, a.code = 200, ""
 		}
+
 		for i, status := range a.more {
 			if status == 422 {
 				a.more[i] = 200
 			}
 		}
+
 		private[k] = a
 	}
+
 	t.Run("private", func(t *testing.T) { h.attacks(t, h.private, private) })
 	h.nothingSmuggled(t)
 }

@@ -44,6 +44,7 @@ func TestHostile_SlowClientsAreDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			conn := dialBase(t, c.base)
 			ended := make(chan struct{})
 			go func() {
@@ -56,6 +57,7 @@ func TestHostile_SlowClientsAreDropped(t *testing.T) {
 					rest = c.drips[i : i+1]
 					time.Sleep(10 * time.Millisecond)
 				}
+
 				_, _ = io.WriteString(conn, rest)
 			}()
 			defer func() { conn.Close(); <-ended }()
@@ -65,13 +67,16 @@ func TestHostile_SlowClientsAreDropped(t *testing.T) {
 				if isTimeout(err) {
 					t.Fatal("the connection goes on")
 				}
+
 				if err != nil {
 					break
 				}
+
 				if got.status < 400 || got.status >= 500 {
 					t.Errorf("got %d %s", got.status, got.body)
 				}
 			}
+
 			if answers > 2 {
 				t.Errorf("%d answers", answers)
 			}
@@ -89,6 +94,7 @@ func TestHostile_ReaderThatNeverReads(t *testing.T) {
 	for requests := strings.Repeat("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 100); err == nil; {
 		_, err = io.WriteString(conn, requests) // waits, once neither side's buffers take more
 	}
+
 	if isTimeout(err) {
 		t.Error("the connection goes on")
 	}
@@ -103,6 +109,7 @@ func TestHostile_IdleConnectionsEnd(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
+
 	r := bufio.NewReader(conn)
 	if got, err := readAnswerFrom(r, ""); err != nil || got.status != 404 {
 		t.Fatalf("%d, %v", got.status, err)
@@ -140,6 +147,7 @@ func TestHostile_HalfClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			conn := dialBase(t, e.vendor)
 			defer conn.Close()
 			if _, err := io.WriteString(conn, c.bytes); err != nil {
@@ -148,12 +156,14 @@ func TestHostile_HalfClosed(t *testing.T) {
 			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 				t.Fatal(err)
 			}
+
 			r := bufio.NewReader(conn)
 			for _, status := range c.status {
 				if got, err := readAnswerFrom(r, ""); err != nil || got.status != status {
 					t.Fatalf("got %d %s, %v, want %d", got.status, got.body, err, status)
 				}
 			}
+
 			if rest, err := io.ReadAll(r); len(rest) > 0 || isTimeout(err) {
 				t.Errorf("the connection went on: %q, %v", rest, err)
 			}
@@ -179,6 +189,7 @@ func TestHostile_ARefusalIsNotLostToAReset(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			conn := dialBase(t, e.vendor)
 			if _, err := io.WriteString(conn, c.request); err != nil {
 				t.Fatal(err)

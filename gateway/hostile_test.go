@@ -108,6 +108,7 @@ func (h *hostile) attack(t *testing.T, base string, conn net.Conn, a attack, id 
 			t.Logf("written: %.2000q", a.bytes)
 		}
 	}()
+
 	var writing sync.WaitGroup
 	writing.Go(func() { write(a.bytes + behind) })
 	defer writing.Wait()
@@ -118,26 +119,31 @@ func (h *hostile) attack(t *testing.T, base string, conn net.Conn, a attack, id 
 	if err != nil {
 		t.Fatalf("no answer: %v", err)
 	}
+
 	if got.status != a.status || got.code != a.code {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
+
 	for _, status := range a.more {
 		if got, err = readAnswerFrom(r, ""); err != nil || got.status != status {
 			t.Fatalf("then got %d %s, %v, want %d", got.status, got.body, err, status)
 		}
 	}
+
 	if !a.closed {
 		if next, err := readAnswerFrom(r, ""); err != nil || !good(next) {
 			t.Errorf("the neighbour behind it got %d %s, %v", next.status, next.body, err)
 		}
 		return
 	}
+
 	if rest, err := io.ReadAll(r); len(rest) > 0 || isTimeout(err) {
 		t.Errorf("the connection went on: %q, %v", rest, err)
 	}
 	if !got.closed {
 		t.Errorf("the close is not announced: %v", got.header)
 	}
+
 	if base == h.vendor {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -188,6 +194,7 @@ func (h *hostile) bytewise(t *testing.T, table []attack) {
 					}
 				}
 			})
+
 			serving.Wait()
 		})
 	}
@@ -206,12 +213,15 @@ func (e *env) raw(bytes string) answer {
 	if _, err := io.WriteString(c, bytes); err != nil {
 		e.Fatal(err)
 	}
+
 	method, _, _ := strings.Cut(bytes, " ")
 	a, err := readAnswerFrom(bufio.NewReader(c), method)
 	if err != nil {
 		e.Fatalf("%.100q: %v", bytes, err)
 	}
+
 	a.asked = fmt.Sprintf("%.100q", bytes)
+
 	return a
 }
 
@@ -239,6 +249,7 @@ func readAnswerFrom(r *bufio.Reader, method string) (answer, error) {
 		if err != nil {
 			return answer{}, err
 		}
+
 		if resp.StatusCode != 100 {
 			return readAnswer(resp, bytes.TrimSpace(raw)), nil
 		}

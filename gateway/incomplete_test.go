@@ -17,6 +17,7 @@ import (
 //rule:fleet-api/get-jobs-status-searching-cursor
 func TestLists_SayWhenAServerDoesNotAnswer(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Users: &stack.Users{Environment: "sandbox", Passwords: map[string]string{
 		stack.GatewayUser: "a", stack.WorkerUser: "b", stack.ReportingUser: "c", stack.BackupUser: "d", stack.OperatorUser: "e",
 	}}})
@@ -28,10 +29,12 @@ func TestLists_SayWhenAServerDoesNotAnswer(t *testing.T) {
 		e.account = e.newAccount("")
 		e.activeStore(e.account, e.courier, "s1")
 	}
+
 	kept := e.account
 	for _, account := range []party{lost, kept} {
 		want(t, e.send(request{method: "PUT", url: e.vendor + "/api/vendor/v1/webhook", token: account.token, body: `{"url":"https://pos.example/hook"}`}), 200, "")
 	}
+
 	e.playWorker() // which lists the jobs for the fleet
 	e.await("both jobs", func() bool { return len(accountsIn(e.fleet(e.courier, "GET", "/jobs", "").list("jobs"), "store")) >= 2 })
 	for _, path := range []string{"/jobs", "/stores"} {
@@ -39,6 +42,7 @@ func TestLists_SayWhenAServerDoesNotAnswer(t *testing.T) {
 			t.Errorf("GET %s is incomplete while everything answers: %s", path, whole.body)
 		}
 	}
+
 	digits := fmt.Sprintf("%02x", partition)
 	others := []string{"~{sg*", "~rate:*", fmt.Sprintf("~{s[^%c]*", digits[0]), fmt.Sprintf("~{s%c[^%c]*", digits[0], digits[1])}
 	setUser := slices.Concat([]string{"ACL", "SETUSER", stack.GatewayUser, "resetkeys"}, others)
@@ -50,14 +54,17 @@ func TestLists_SayWhenAServerDoesNotAnswer(t *testing.T) {
 	if found := accountsIn(jobs.list("jobs"), "store"); !slices.Contains(found, kept.id) || slices.Contains(found, lost.id) {
 		t.Errorf("jobs of %v, want those of %s without those of %s", found, kept.id, lost.id)
 	}
+
 	stores := want(t, e.fleet(e.courier, "GET", "/stores", ""), 200, "", "incomplete", true)
 	if found := accountsIn(stores.list("stores"), ""); !slices.Contains(found, kept.id) || slices.Contains(found, lost.id) {
 		t.Errorf("stores of %v, want those of %s without those of %s", found, kept.id, lost.id)
 	}
+
 	accounts := want(t, e.admin("GET", "/accounts", ""), 200, "", "incomplete", true)
 	if found := accountsIn(accounts.list("accounts"), ""); !slices.Contains(found, kept.id) || slices.Contains(found, lost.id) {
 		t.Errorf("accounts %v, want %s without %s", found, kept.id, lost.id)
 	}
+
 	webhooks := want(t, e.admin("GET", "/webhooks", ""), 200, "", "incomplete", true)
 	if found := accountsIn(webhooks.list("webhooks"), ""); !slices.Equal(found, []string{kept.id}) {
 		t.Errorf("receivers of %v, want that of %s", found, kept.id)

@@ -24,12 +24,15 @@ func TestInFlight_HoldsItsBound(t *testing.T) {
 				let++
 			}
 		}
+
 		if let != c.inside {
 			t.Errorf("%d of %d were let in, want %d", let, c.come, c.inside)
 		}
+
 		for range let {
 			limiter.leave()
 		}
+
 		if left := limiter.inside.Load(); left != 0 {
 			t.Errorf("%d stay inside", left)
 		}
@@ -46,6 +49,7 @@ func TestInFlight_RefusesBeyondMaxInFlight(t *testing.T) {
 			t.Fatal("no place for the first requests")
 		}
 	}
+
 	for _, a := range []answer{
 		e.order(orderBody("A-1"), "A-1"), e.order(`{"broken`, ""), e.call("GET", "/orders/7c9e6679-7425-80de-944b-e07fc1f90ae7", ""),
 	} {
@@ -53,18 +57,22 @@ func TestInFlight_RefusesBeyondMaxInFlight(t *testing.T) {
 			t.Errorf("%s: %v, closed %v", a.asked, a.header, a.closed)
 		}
 	}
+
 	want(t, e.get(e.vendor+"/api/vendor/v1/orders/x", "x"), 401, "TOKEN_INVALID") // who is not known gets 401, and costs no place
 	want(t, e.fleet(e.courier, "GET", "/jobs?status=Searching", ""), 200, "")
 	if text := e.get(e.private+"/metrics", "").body; !strings.Contains(text, `gateway_shed_total{listener="vendor_api"} 3`) ||
 		len(ledgerFailures(text)) > 0 {
 		t.Error("the metrics count a broken Redis, or not 3 refused requests")
 	}
+
 	for range most {
 		e.g.vendorLimiter.leave()
 	}
+
 	if a := want(t, e.order(orderBody("A-1"), "A-1"), 201, ""); a.header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("the same order afterwards: %v", a.header)
 	}
+
 	e.await("every place given back", func() bool { return e.g.vendorLimiter.inside.Load() == 0 })
 }
 
@@ -77,9 +85,11 @@ func TestInFlight_SlowBodiesHoldNoPlace(t *testing.T) {
 	if _, err := io.WriteString(c, slow[:len(slow)-100]); err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range 10 {
 		want(t, e.order(orderBody(fmt.Sprintf("quick-%d", i)), ""), 201, "")
 	}
+
 	if _, err := io.WriteString(c, slow[len(slow)-100:]); err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 //rule:what-the-service-does/facts-that/the-service-never-retries-a decisions/must-not-be-added-because
 func TestGateway_OutlivesRedis(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Addr: unusedAddr(t, "127.83.71.66")})
 	server.Stop()
 	s := testSettings(t)
@@ -37,6 +38,7 @@ func TestGateway_OutlivesRedis(t *testing.T) {
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	e.awaitReady()
 	e.withStore("")
 
@@ -59,14 +61,17 @@ func TestGateway_OutlivesRedis(t *testing.T) {
 	if a := e.get(e.private+"/readyz", ""); a.status != 503 {
 		t.Errorf("readyz: %d", a.status)
 	}
+
 	e.wantLogLines(first.data["orderId"].(string))
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	e.awaitReady()
 	if a := e.order(orderBody("POS-1"), "key"); a.status != 201 || a.body != first.body {
 		t.Errorf("the replay after the outage: %d %s", a.status, a.body)
 	}
+
 	e.created("POS-2")
 	if !strings.Contains(strings.Join(ledgerFailures(e.get(e.private+"/metrics", "").body), "\n"), `{cause="redis",endpoint="orders_create"} `) {
 		t.Error("the outage was not counted")
@@ -84,6 +89,7 @@ func (e *env) wantLogLines(orderID string) {
 			if about == "" {
 				a = e.order(orderBody("A-2"), "")
 			}
+
 			want(e, a, 503, "SERVICE_UNAVAILABLE")
 			for l := range strings.Lines(e.logs.String()) {
 				isSlow := strings.Contains(l, `msg="slow request"`) // on a busy machine there is a second line
@@ -91,17 +97,21 @@ func (e *env) wantLogLines(orderID string) {
 					line = l
 				}
 			}
+
 			return line != ""
 		})
+
 		for _, part := range []string{"level=ERROR", "endpoint=orders_", "account=" + e.account.id, about} {
 			if !strings.Contains(line, part) {
 				e.Errorf("%s: %s is missing in %s", path, part, line)
 			}
 		}
+
 		if strings.Contains(line, " order=") != (about != "") {
 			e.Errorf("%s: %s", path, line)
 		}
 	}
+
 	for _, private := range []string{e.account.token, e.account.secret, adminKey, "5321234567", "Caferağa", "recipient"} {
 		if strings.Contains(e.logs.String(), private) {
 			e.Errorf("the log contains %q", private)
@@ -133,6 +143,7 @@ func TestGateway_ReplicasShareEverythingButTheProcess(t *testing.T) {
 	if a := other.order(orderBody("POS-0"), "key"); a.status != 201 || a.body != first.body || a.header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("the replay on another replica: %d %s", a.status, a.body)
 	}
+
 	account, fleet := "/accounts/"+e.account.id, "/fleets/"+e.courier.id
 	n := 0
 	for _, step := range []struct {
@@ -178,6 +189,7 @@ func TestNewGateway_HasItsRealLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(g.close)
 
 	if g.accounts.wait != placeWait || g.lastFlush != lastFlush || g.lingerTime != lingerTime {
@@ -191,6 +203,7 @@ func TestGateway_LetsRequestsInFlightFinish(t *testing.T) {
 		s.Shutdown.Delay, s.Shutdown.Timeout = 200*time.Millisecond, testserver.Timeout
 		s.VendorAPI.ReadTimeout = testserver.Timeout
 	})
+
 	body := orderBody("POS-1")
 	conn := dialBase(t, e.vendor)
 	defer conn.Close()
@@ -201,19 +214,23 @@ func TestGateway_LetsRequestsInFlightFinish(t *testing.T) {
 	if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, " 100 ") { // the request is in work
 		t.Fatalf("%q, %v", line, err)
 	}
+
 	fmt.Fprint(conn, body[:half])
 	stopped := make(chan struct{})
 	go func() {
 		e.stop()
 		close(stopped)
 	}()
+
 	e.await("readyz to say so", func() bool {
 		a, err := e.try(request{method: "GET", url: e.private + "/readyz"})
 		return err == nil && a.status == 503 && strings.Contains(a.body, "shutting down")
 	})
+
 	if a, err := e.try(request{method: "GET", url: e.vendor + "/x"}); err == nil && !a.closed {
 		t.Errorf("a response while draining keeps the connection: %v", a.header)
 	}
+
 	e.await("the listener to close", func() bool {
 		c, err := net.Dial("tcp", strings.TrimPrefix(e.vendor, "http://"))
 		if err == nil {
@@ -221,18 +238,22 @@ func TestGateway_LetsRequestsInFlightFinish(t *testing.T) {
 		}
 		return err != nil
 	})
+
 	select {
 	case <-stopped:
 		t.Fatal("stopped with a request in flight")
 	default:
 	}
+
 	if _, err := io.WriteString(conn, body[half:]); err != nil {
 		t.Fatal(err)
 	}
+
 	_, _ = r.ReadString('\n') // the end of 100 Continue
 	if a, err := readAnswerFrom(r, "POST"); err != nil || a.status != 201 || !a.closed {
 		t.Errorf("%d %s %v, %v", a.status, a.body, a.header, err)
 	}
+
 	<-stopped
 }
 
@@ -240,6 +261,7 @@ func TestGateway_LetsRequestsInFlightFinish(t *testing.T) {
 // server behind that waits for connections for ever.
 func TestShutDown_BeforeServingEndsTheServers(t *testing.T) {
 	t.Parallel()
+
 	g, err := newGateway(t.Context(), testSettings(t), testSecrets(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -251,6 +273,7 @@ func TestShutDown_BeforeServingEndsTheServers(t *testing.T) {
 	if err := g.shutDown(fronts); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, f := range fronts {
 		if err := f.serve(); err != nil {
 			t.Errorf("%s: %v", f.name, err)
@@ -277,6 +300,7 @@ func TestGateway_MetricsNameEndpointsNotPaths(t *testing.T) {
 			t.Errorf("no %s", line)
 		}
 	}
+
 	if strings.Contains(text, "/some/path") || strings.Contains(text, e.account.id) {
 		t.Error("the metrics count requests")
 	}
@@ -301,18 +325,21 @@ func TestListener_BoundsConnections(t *testing.T) {
 					t.Fatalf("%d, %v", a.status, err)
 				}
 			}
+
 			third := dialBase(t, e.vendor)
 			a, err := readAnswerFrom(bufio.NewReader(third), "GET")
 			third.Close()
 			if want(t, a, c.status, c.code); err != nil || a.header.Get("Retry-After") != "1" {
 				t.Errorf("%v, %v", a.header, err)
 			}
+
 			checkRejected(t, a)
 			first.Close()
 			e.await("the place to be free again", func() bool {
 				a, err := e.try(request{method: "GET", url: e.vendor + "/x"})
 				return err == nil && a.status == 404
 			})
+
 			if a := e.get(e.private+"/metrics", ""); !strings.Contains(a.body, `gateway_connections_refused_total{listener="vendor_api"}`) {
 				t.Error("refused connections are not counted")
 			}

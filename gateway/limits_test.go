@@ -27,11 +27,13 @@ func TestLimits_HeadersCountDown(t *testing.T) {
 			t.Errorf("reset = %d, now %d", reset, time.Now().Unix())
 		}
 	}
+
 	for range 2 { // a refused request frees no place
 		if a := want(t, e.order(orderBody("POS-5"), ""), 429, "RATE_LIMITED"); headerInt(a, "X-RateLimit-Remaining") != 0 {
 			t.Errorf("%v", a.header)
 		}
 	}
+
 	c := dialBase(t, e.vendor)
 	defer c.Close()
 	fmt.Fprintf(c, "GET /api/vendor/v1/webhook HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer %s\r\n\r\n", e.account.token)
@@ -56,6 +58,7 @@ func TestLimits_InSecondsAndByName(t *testing.T) {
 			t.Errorf("RateLimit-Policy %s, RateLimit %s, want %s and %s", a.header.Get("RateLimit-Policy"), a.header.Get("RateLimit"), policy, left)
 		}
 	}
+
 	first := want(t, e.order(orderBody("POS-0"), ""), 201, "")
 	tells(first, `"orders-20s";q=2;w=20`, `"orders-20s";r=1;t=20`)
 	e.clock.pass(t, 4500*time.Millisecond)
@@ -65,6 +68,7 @@ func TestLimits_InSecondsAndByName(t *testing.T) {
 	if a.message != "POST /orders: the limit of 2 requests in any 20 seconds is used up; the next one is admitted in 16 s" {
 		t.Error(a.message)
 	}
+
 	id := first.data["orderId"].(string)
 	want(t, e.call("GET", "/orders/"+id, ""), 200, "")
 	polled := want(t, e.call("GET", "/orders/"+id, ""), 429, "RATE_LIMITED")
@@ -72,6 +76,7 @@ func TestLimits_InSecondsAndByName(t *testing.T) {
 	if !strings.HasPrefix(polled.message, "GET /orders/{orderId}: one order may be read once") {
 		t.Error(polled.message)
 	}
+
 	bucket := e.call("GET", "/webhook", "").header.Get("RateLimit-Policy")
 	if bucket != `"stores";q=1000` {
 		t.Errorf("a bucket: %s", bucket)
@@ -88,6 +93,7 @@ func TestLimits_RetryAfterIsTrue(t *testing.T) {
 	if a := want(t, e.order(orderBody("POS-2"), ""), 429, "RATE_LIMITED", "retryAfterSeconds", 16); headerInt(a, "Retry-After") != 16 { // rounded up
 		t.Errorf("%v", a.header)
 	}
+
 	e.clock.pass(t, 15*time.Second)
 	want(t, e.order(orderBody("POS-2"), ""), 429, "RATE_LIMITED")
 	e.clock.pass(t, time.Second)
@@ -113,6 +119,7 @@ func TestLimits_NeverMoreThanTheWindowUnderLoad(t *testing.T) {
 			}
 		})
 	}
+
 	group.Wait()
 	if created.Load() != 50 || limited.Load() != 30 {
 		t.Errorf("%d created, %d limited", created.Load(), limited.Load())
@@ -125,6 +132,7 @@ func TestLimits_ChangesHoldAtOnceAndResetNothing(t *testing.T) {
 	for i := range 3 {
 		e.created(fmt.Sprint("POS-", i))
 	}
+
 	want(t, e.order(orderBody("POS-3"), ""), 429, "RATE_LIMITED")
 	e.admin("PATCH", "/accounts/"+e.account.id, `{"limits":{"orders":{"sustained":{"count":5,"seconds":3600},"burst":{"count":5,"seconds":3600}}}}`)
 	a := want(t, e.order(orderBody("POS-3"), ""), 201, "")
@@ -161,9 +169,11 @@ func TestPutStore_BurstThenOnePerSecond(t *testing.T) {
 			t.Errorf("headers = %v", a.header)
 		}
 	}
+
 	for range 4 { // the environment's store was the first
 		put(200, "")
 	}
+
 	put(429, "RATE_LIMITED")
 	e.clock.pass(t, time.Second)
 	put(200, "")
@@ -179,6 +189,7 @@ func TestToken_AnswersAsTheSpecSays(t *testing.T) {
 	if a.header.Get("Cache-Control") != "no-store" || headerInt(a, "X-RateLimit-Remaining") != 58 { // the second of the hour
 		t.Errorf("%v", a.header)
 	}
+
 	e.account.token = e.text(a, "accessToken")
 	want(t, e.call("GET", "/webhook", ""), 404, "WEBHOOK_NOT_CONFIGURED")
 }
@@ -190,6 +201,7 @@ func TestToken_LimitOfAnHour(t *testing.T) {
 	for range 2 {
 		want(t, e.login("vendor", account.clientID, account.secret), 200, "")
 	}
+
 	if a := want(t, e.login("vendor", account.clientID, account.secret), 429, "RATE_LIMITED"); !a.quota() || headerInt(a, "Retry-After") < 3000 {
 		t.Errorf("%v", a.header)
 	}
@@ -210,6 +222,7 @@ func TestToken_RenewalLeavesNoGap(t *testing.T) {
 		if a := e.order(orderBody(age.String()), age.String()); a.code != code {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
+
 		e.account.token = good
 		first := want(t, e.order(orderBody(age.String()), age.String()), 201, "")
 		if replayed := first.header.Get("Idempotent-Replayed") != ""; replayed != (code == "") {
@@ -226,6 +239,7 @@ func TestToken_RenewalLeavesNoGap(t *testing.T) {
 //rule:limits-and-idempotency/token-60-h admin-api/patch-accounts-id decisions/sandbox webhooks/urls-are-https-and-public
 func TestProduction_AndSandbox(t *testing.T) {
 	t.Parallel()
+
 	redis := testserver.DedicatedRedis(t, stack.RedisOptions{}) // the shared one has the sandbox's rights
 	box := newEnvOn(t, redis, nil).withStore("")
 	live := newEnvOn(t, redis, nil, func(s *settings) { s.Environment = delivery.Production }).withStore("")
@@ -238,11 +252,13 @@ func TestProduction_AndSandbox(t *testing.T) {
 			t.Errorf("%s: %s", e.g.settings.Environment, got)
 		}
 	}
+
 	want(t, live.as(t, box.account).call("GET", "/webhook", ""), 401, "TOKEN_INVALID")
 	want(t, live.login("vendor", box.account.clientID, box.account.secret), 401, "INVALID_CREDENTIALS")
 	for _, note := range []string{"SIM:FLEET_UNAVAILABLE", "SIM:FLEET_SUSPENDED", "SIM:FOO"} {
 		live.created(note, "packageNote", `"`+note+`"`)
 	}
+
 	never := newEnvOn(t, redis, nil, func(s *settings) { s.Webhook.LocalReceivers = receiversNever })
 	for _, e := range []*env{live, never.as(t, box.account)} {
 		want(t, e.call("PUT", "/webhook", `{"url":"http://127.0.0.1:9000/"}`), 422, "VALIDATION_FAILED")

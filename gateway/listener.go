@@ -24,6 +24,7 @@ func writeRefusal(c net.Conn, perAddress bool) {
 	if perAddress {
 		refusal.Code, refusal.Message = delivery.CodeRateLimited, "too many connections from your address"
 	}
+
 	body := refusal.AppendEnvelope(nil, "")
 	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nRetry-After: %d\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
@@ -106,9 +107,11 @@ func noteState(c net.Conn, state fasthttp.ConnState) {
 	if g == nil {
 		return
 	}
+
 	if state == fasthttp.StateActive {
 		g.firstByte = true
 	}
+
 	if state == fasthttp.StateIdle { // the connection is kept: the whole request has been read
 		g.lingers.Store(false)
 	}
@@ -152,6 +155,7 @@ func (x *requestContext) readChunks(limit int) error {
 	case len(x.body) > 0:
 		return x.checkContentType()
 	}
+
 	return nil
 }
 
@@ -256,6 +260,7 @@ func (g *gateway) enterFleet(x *requestContext) (*inFlightLimiter, error) {
 	if !c.enter() {
 		return nil, errOverloaded
 	}
+
 	if err := x.ledger.Fleets.Admit(g.work, x.ledger.Fleets.Snapshot().Fleet(x.fleet), x.now); err != nil {
 		c.leave()
 		return nil, err

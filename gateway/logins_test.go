@@ -21,12 +21,14 @@ func (e *env) commandsOf(server *stack.Redis) (n int) {
 	if err != nil {
 		e.Fatal(err)
 	}
+
 	for line := range strings.Lines(info) {
 		_, rest, _ := strings.Cut(line, ":calls=")
 		calls, _, _ := strings.Cut(rest, ",")
 		some, _ := strconv.Atoi(calls)
 		n += some
 	}
+
 	return n
 }
 
@@ -36,6 +38,7 @@ func (e *env) commandsOf(server *stack.Redis) (n int) {
 //rule:limits-and-idempotency/redis_rate
 func TestLogins_ThrottledOnesCostRedisNothing(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
 	e := newQuietEnv(t, server).withStore(`{"token":{"sustained":{"count":1000,"seconds":3600}}}`)
 	const guesses, most = 150, 30
@@ -62,6 +65,7 @@ func TestLogins_ThrottledOnesCostRedisNothing(t *testing.T) {
 					want(t, e.login(api, c.who.clientID, c.who.secret), 200, "")
 				}
 			}
+
 			// The three right logins cost some commands each, the guesses none.
 			if n := e.commandsOf(server) - before; n > most {
 				t.Errorf("%s, %s: %d guesses cost Redis %d commands, want %d at most", api, name, guesses, n, most)
@@ -80,10 +84,12 @@ func TestLogins_HaveTheirOwnPlaces(t *testing.T) {
 		want(t, e.login(api, p.clientID, p.secret), 200, "")
 		want(t, e.login(api, p.clientID, "wrong"), 401, "INVALID_CREDENTIALS")
 	}
+
 	e.g.logins.inside.Add(maxLogins)
 	for api, p := range parties {
 		want(t, e.login(api, p.clientID, p.secret), 200, "")
 	}
+
 	e.g.logins.inside.Store(0)
 	// Right logins that find no place of requests take none of those that others have.
 	e.g.rightLogins.inside.Add(maxLogins)
@@ -91,6 +97,7 @@ func TestLogins_HaveTheirOwnPlaces(t *testing.T) {
 		want(t, e.login(api, p.clientID, p.secret), 503, "SERVICE_UNAVAILABLE")
 		want(t, e.login(api, p.clientID, "wrong"), 401, "INVALID_CREDENTIALS")
 	}
+
 	e.g.rightLogins.inside.Store(0)
 	e.g.vendorLimiter.inside.Store(0)
 	e.g.privateLimiter.inside.Store(0)
@@ -100,6 +107,7 @@ func TestLogins_HaveTheirOwnPlaces(t *testing.T) {
 		want(t, e.login(api, p.clientID, "wrong"), 503, "SERVICE_UNAVAILABLE")
 		want(t, e.login(api, "nobody", "wrong"), 503, "SERVICE_UNAVAILABLE")
 	}
+
 	rotated := e.admin("POST", "/accounts/"+e.account.id+"/credentials", `{"revokeOld":true}`).data["clientSecret"].(string)
 	e.await("the new secret is known", func() bool { return e.login("vendor", e.account.clientID, rotated).status == 200 })
 	e.await("the old secret has ended", func() bool { return e.login("vendor", e.account.clientID, e.account.secret).status == 503 })
@@ -121,15 +129,18 @@ func TestLogins_RightOnesTakePlacesOfTheirOwn(t *testing.T) {
 			t.Fatal("no place for the fleet's requests")
 		}
 	}
+
 	for range 2 {
 		if !e.g.accounts.enter(t.Context(), e.account.accountID()) {
 			t.Fatal("no place for the account's requests")
 		}
 	}
+
 	for api, p := range map[string]party{"vendor": e.account, "fleet": e.courier} {
 		want(t, e.login(api, p.clientID, p.secret), 503, "SERVICE_UNAVAILABLE", "retryAfterSeconds", 1)
 		want(t, e.login(api, p.clientID, "wrong"), 401, "INVALID_CREDENTIALS")
 	}
+
 	want(t, e.login("vendor", vendor.clientID, vendor.secret), 200, "")
 	want(t, e.login("fleet", courier.clientID, courier.secret), 200, "")
 
@@ -139,6 +150,7 @@ func TestLogins_RightOnesTakePlacesOfTheirOwn(t *testing.T) {
 	for api, p := range map[string]party{"vendor": e.account, "fleet": e.courier} {
 		want(t, e.login(api, p.clientID, p.secret), 200, "")
 	}
+
 	e.await("every place given back", func() bool {
 		return e.g.logins.inside.Load() == 0 && e.g.vendorLimiter.inside.Load() == 0 && e.g.privateLimiter.inside.Load() == 0 &&
 			places.inside.Load() == maxFleetInFlight-1
@@ -149,6 +161,7 @@ func TestLogins_RightOnesTakePlacesOfTheirOwn(t *testing.T) {
 // the requests' places no more than the account has.
 func TestLogins_OfOneAccountHoldNoPlacesOfOthersWhileRedisStalls(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
 	e := newEnvOn(t, server, nil, func(s *settings) { s.VendorAPI.MaxInFlightPerAccount = 2 }).withStore(everyLimit())
 	command := func(args ...string) {
@@ -156,12 +169,14 @@ func TestLogins_OfOneAccountHoldNoPlacesOfOthersWhileRedisStalls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	command("CLIENT", "PAUSE", "60000", "WRITE")
 
 	var all sync.WaitGroup
 	for range 2 * maxLogins {
 		all.Go(func() { e.login("vendor", e.account.clientID, e.account.secret) })
 	}
+
 	e.await("logins in work", func() bool {
 		return e.g.vendorLimiter.inside.Load() >= 2 || e.g.logins.inside.Load() > 0
 	})
@@ -181,20 +196,25 @@ func TestLogins_WrongOnesLeaveTheAccountsActivityAlone(t *testing.T) {
 	for range 3 {
 		e.login("vendor", e.account.clientID, e.account.secret)
 	}
+
 	want(t, e.login("vendor", e.account.clientID, e.account.secret), 429, "RATE_LIMITED")
 	id := e.account.accountID()
 	minutes := func() any {
 		if err := e.g.Ledger().Limits.Flush(t.Context(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
+
 		for _, key := range redis.Client.Keys(t.Context(), "*").Val() {
 			if strings.HasSuffix(key, "}h"+string(id[:])) {
 				return redis.Do(t, "HGETALL", key)
 			}
 		}
+
 		t.Fatal("the account's requests are not counted")
+
 		return nil
 	}
+
 	before := minutes()
 
 	for range 20 {

@@ -77,6 +77,7 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 			return serve(ctx, s, keys, log)
 		},
 	}
+
 	return program.Execute(ctx, args, out, logs)
 }
 
@@ -89,13 +90,16 @@ func serve(ctx context.Context, s settings, keys secrets, log *slog.Logger) erro
 	if err != nil {
 		return err
 	}
+
 	if s.Environment == delivery.Sandbox {
 		log.Warn("this is a sandbox: packageNote's SIM: triggers act, and no order is a real one; ENVIRONMENT=production is the other")
 	}
+
 	fronts, err := g.listen()
 	if err != nil {
 		return err
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return g.keep(ctx, g.settings.ledgerConfig(g.secrets, g.Log)) })
 	for _, f := range fronts {
@@ -106,12 +110,15 @@ func serve(ctx context.Context, s settings, keys secrets, log *slog.Logger) erro
 			return f.serve()
 		})
 	}
+
 	group.Go(func() error {
 		<-ctx.Done()
 		return g.shutDown(fronts)
 	})
+
 	err = group.Wait()
 	g.close()
+
 	return err
 }
 
@@ -122,10 +129,12 @@ func resealSecrets(ctx context.Context, s *settings, keys secrets, log *slog.Log
 	if err != nil {
 		return fmt.Errorf("open the ledger: %w", err)
 	}
+
 	sealed, err := l.Webhooks.Reseal(ctx)
 	if err == nil {
 		log.Info("webhook secrets are sealed with the first key", "key", keys.WebhookKeys.Current, "sealed_again", sealed)
 	}
+
 	return errors.Join(err, l.Close())
 }
 
@@ -149,6 +158,7 @@ func (g *gateway) keep(ctx context.Context, connection ledger.Config) error {
 	case err != nil:
 		return err
 	}
+
 	g.maintain(ctx, l)
 	return nil
 }
@@ -187,6 +197,7 @@ func (g *gateway) close() {
 			g.Log.Warn("the last figures per minute were not counted", "error", err)
 		}
 	}
+
 	g.Close(g.work)
 }
 
@@ -241,6 +252,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	if err != nil {
 		return nil, err
 	}
+
 	g := &gateway{
 		Process: process, settings: s, secrets: keys, work: work,
 		metrics:  newMetrics(process.Registry),
@@ -250,6 +262,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 		lastFlush:  lastFlush,
 		lingerTime: lingerTime,
 	}
+
 	g.vendorLimiter = &inFlightLimiter{most: int64(s.VendorAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(vendorListener)}
 	g.privateLimiter = &inFlightLimiter{most: int64(s.PrivateAPI.MaxInFlight), shed: g.metrics.shed.WithLabelValues(privateListener)}
 	g.adminLimiter = &inFlightLimiter{most: maxAdmin, shed: g.privateLimiter.shed}
@@ -264,6 +277,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	for _, key := range config.SplitList(keys.AdminKey) {
 		g.adminKeys = append(g.adminKeys, operatorKey{digest: sha256.Sum256([]byte(key))})
 	}
+
 	g.adminKeys = append(g.adminKeys, keys.NamedAdminKeys...)
 	if g.vendorTokens, err = token.NewAuthority(keys.TokenKeys, token.Vendor, s.Environment); err != nil {
 		return nil, err
@@ -271,12 +285,14 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	if g.fleetTokens, err = token.NewAuthority(keys.TokenKeys, token.Fleet, s.Environment); err != nil {
 		return nil, err
 	}
+
 	g.vendorRoutes = g.metrics.measure(append(vendorRoutes(), documentationRoutes("", docs.Vendor(s.VendorAPI.PublicURL), "vendor")...))
 	g.fleetRoutes = g.metrics.measure(append(fleetRoutes(), documentationRoutes("private_", docs.Fleet(s.FleetAPI.PublicURL), "fleet")...))
 	g.privateRoutes = g.metrics.measure(slices.Concat(adminRoutes(), fleetRoutes(),
 		documentationRoutes("private_", docs.Private(s.PrivateAPI.PublicURL), "fleet", "admin")))
 	g.measureFleets()
 	g.operations = fasthttpadaptor.NewFastHTTPHandler(service.Handler(g.Registry, g.ready, s.Pprof))
+
 	return g, nil
 }
 
@@ -294,5 +310,6 @@ func (g *gateway) ready(ctx context.Context) error {
 	if age > g.settings.FleetsStaleAfter && !fleets.CannotChange(ctx) {
 		return fmt.Errorf("suspensions and revocations cannot be read; the last known ones are %s old", age.Round(time.Second))
 	}
+
 	return nil
 }

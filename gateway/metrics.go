@@ -59,10 +59,13 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		slow:        r.Counters("gateway_slow_requests_total", "Requests that took longer than slow_request, by endpoint.", "endpoint"),
 		keyFailures: r.Counter("gateway_admin_key_failures_total", "Requests to the admin API with a wrong key."),
 	}
+
 	for _, code := range delivery.Codes() { // so that the first of a kind is an increase, too
 		m.refusals.WithLabelValues(string(code))
 	}
+
 	m.unknown, m.unparsed = m.meter("unknown"), m.meter("unparsed")
+
 	return m
 }
 
@@ -76,6 +79,7 @@ func (g *gateway) measureFleets() {
 		}
 		return l.Fleets.Age().Seconds()
 	})
+
 	r.GaugeFunc("gateway_fleets_unreadable", "Fleets of which something cannot be read from Redis.", func() float64 {
 		l := g.Ledger()
 		if l == nil {
@@ -119,6 +123,7 @@ func ledgerCauseOf(err error) ledgerCause {
 	case errors.Is(err, ledger.ErrUnconfirmed):
 		return causeUnconfirmed
 	}
+
 	return causeRedis
 }
 
@@ -127,6 +132,7 @@ func (m *metrics) meter(endpoint string) *meter {
 	for _, cause := range ledgerCauses {
 		failed[cause] = m.ledgerErrors.WithLabelValues(endpoint, string(cause))
 	}
+
 	return &meter{
 		name:     endpoint,
 		all:      m,
@@ -184,6 +190,7 @@ func (g *gateway) observeScript(operation string) ledger.CallObserver {
 	if g.Tracer == nil {
 		return measure
 	}
+
 	return func(ctx context.Context, began time.Time, err error) {
 		measure(ctx, began, err)
 		if calls, ok := ctx.Value(callsKey{}).(*scriptCalls); ok {
@@ -241,9 +248,11 @@ func (g *gateway) logSlow(x *requestContext, took time.Duration) {
 	if read.IsZero() {
 		read = ended
 	}
+
 	if entered.IsZero() {
 		entered = ended
 	}
+
 	g.Log.Warn("slow request", g.about(x, string(x.ctx.Response.Header.Peek(headerRequestID)),
 		"status", x.ctx.Response.StatusCode(),
 		"ms", took.Milliseconds(),
@@ -258,15 +267,19 @@ func (x *requestContext) subject(line ...any) []any {
 	if !x.account.IsZero() {
 		line = append(line, "account", x.account)
 	}
+
 	if !x.fleet.IsZero() {
 		line = append(line, "fleet", x.fleet)
 	}
+
 	if x.store != "" {
 		line = append(line, "store", x.store)
 	}
+
 	if !x.order.IsZero() {
 		line = append(line, "order", x.order)
 	}
+
 	return line
 }
 
@@ -280,23 +293,29 @@ func (g *gateway) trace(x *requestContext) {
 		span.Name = x.route.method + " " + x.route.pattern
 		span.Attributes = append(span.Attributes, tracing.Text("http.route", x.route.pattern))
 	}
+
 	if !x.account.IsZero() {
 		span.Attributes = append(span.Attributes, tracing.Text("vendorapi.account", x.account.String()))
 	}
+
 	if !x.order.IsZero() {
 		span.Attributes = append(span.Attributes, tracing.Text("vendorapi.order", x.order.String()))
 	}
+
 	if id := x.ctx.Response.Header.Peek(headerRequestID); len(id) > 0 {
 		span.Attributes = append(span.Attributes, tracing.Text("vendorapi.request_id", string(id)))
 	}
+
 	if status >= 500 {
 		span.Failure = "answered with a failure"
 	}
+
 	if x.calls != nil {
 		x.calls.mu.Lock()
 		span.Within = x.calls.spans
 		x.calls.mu.Unlock()
 	}
+
 	g.Tracer.Record(&span)
 }
 

@@ -45,11 +45,13 @@ func TestLedgerErrors_EveryCauseIsThereFromTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := map[ledgerCause]float64{}
 	for _, family := range families {
 		if family.GetName() != "gateway_ledger_errors_total" {
 			continue
 		}
+
 		for _, metric := range family.GetMetric() {
 			labels := metric.GetLabel() // by name
 			if labels[1].GetValue() == "orders_create" {
@@ -57,6 +59,7 @@ func TestLedgerErrors_EveryCauseIsThereFromTheStart(t *testing.T) {
 			}
 		}
 	}
+
 	want := map[ledgerCause]float64{causeRedis: 0, causeUnconfirmed: 0, causeContended: 1, causeStarting: 0}
 	if !maps.Equal(got, want) {
 		t.Errorf("counted %v, want %v", got, want)

@@ -88,6 +88,7 @@ func TestMistakes_ProductionRefusesThem(t *testing.T) {
 			for variable, value := range c.changes {
 				environment[variable] = value
 			}
+
 			for variable, value := range environment {
 				t.Setenv(variable, value)
 			}
@@ -99,15 +100,18 @@ func TestMistakes_ProductionRefusesThem(t *testing.T) {
 				if len(c.wants) == 0 && err != nil {
 					t.Errorf("refused: %v", err)
 				}
+
 				for _, want := range c.wants {
 					if err == nil || !strings.Contains(err.Error(), want) {
 						t.Errorf("%v, want %q", err, want)
 					}
 				}
+
 				if err != nil && (strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "aaaa")) {
 					t.Errorf("a secret is shown: %v", err)
 				}
 			}
+
 			if len(c.wants) > 0 && out.Len() > 0 {
 				t.Errorf("the check wrote %s", &out)
 			}
@@ -127,6 +131,7 @@ func TestCheckConfig_TakesRedisAndItsPasswordFromAFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("redis://gateway:geheim@10.0.0.7:6379\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Setenv("REDIS_URL_FILE", file)
 	check := func() (string, error) {
 		var out bytes.Buffer
@@ -136,10 +141,12 @@ func TestCheckConfig_TakesRedisAndItsPasswordFromAFile(t *testing.T) {
 	if out, err := check(); err != nil || !strings.Contains(out, "url: redis://gateway:xxxxx@10.0.0.7:6379") {
 		t.Errorf("%v\n%s", err, out)
 	}
+
 	t.Setenv("REDIS_URL", "redis://127.0.0.1:1")
 	if _, err := check(); err == nil || !strings.Contains(err.Error(), ": redis.url: REDIS_URL and REDIS_URL_FILE are both set") {
 		t.Errorf("both: %v", err)
 	}
+
 	t.Setenv("REDIS_URL", "")
 	t.Setenv("REDIS_URL_FILE", file+".none")
 	if _, err := check(); err == nil || !strings.Contains(err.Error(), ": redis.url: REDIS_URL_FILE: ") {

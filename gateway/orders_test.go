@@ -30,10 +30,12 @@ func TestCreateOrder_AnswersAsTheSpecSays(t *testing.T) {
 			t.Errorf("%s = %q", field, got)
 		}
 	}
+
 	pickup, err := time.Parse(time.RFC3339, e.text(a, "estimatedPickupAt"))
 	if err != nil || pickup.Before(before.Add(10*time.Minute-time.Second)) || pickup.After(time.Now().Add(10*time.Minute+time.Second)) {
 		t.Errorf("estimatedPickupAt = %v, %v", pickup, err)
 	}
+
 	token := strings.TrimPrefix(e.text(a, "trackingUrl"), "http://127.0.0.1:8090/track/")
 	if id, err := testSecrets().TrackingKeys.Parse(token); err != nil || id.String() != a.data["orderId"] {
 		t.Errorf("the tracking token leads to %v, %v", id, err)
@@ -57,6 +59,7 @@ func TestCreateOrder_ReplaysSameBytes(t *testing.T) {
 			t.Errorf("%s: %d %s %v", when, a.status, a.body, a.header)
 		}
 	}
+
 	replayed("at once")
 	e.admin("PATCH", "/fleets/"+e.courier.id, `{"suspended":true,"name":"Renamed","avgPickupMinutes":30,"coverage":`+ankaraArea+`}`)
 	replayed("after the fleet was suspended, renamed and shrunk")
@@ -67,6 +70,7 @@ func TestCreateOrder_ReplaysSameBytes(t *testing.T) {
 	} {
 		want(t, e.order(other, "key-1"), 409, "DUPLICATE_ORDER")
 	}
+
 	want(t, e.order(`{`, "key-1"), 400, "MALFORMED_REQUEST")
 	replayed("after conflicts")
 }
@@ -107,6 +111,7 @@ func TestCreateOrder_KeyUnderEitherName(t *testing.T) {
 		}
 		return e.send(r)
 	}
+
 	body := orderBody("POS-1")
 	first := want(t, send(body, "Idempotency-Key", `"k-1"`), 201, "")
 	for _, keys := range [][]string{
@@ -118,6 +123,7 @@ func TestCreateOrder_KeyUnderEitherName(t *testing.T) {
 			t.Errorf("%v: %v %s", keys, a.header, a.body)
 		}
 	}
+
 	want(t, send(orderBody("POS-2"), "Idempotency-Key", "k-1"), 409, "DUPLICATE_ORDER")
 	want(t, send(body, "X-Idempotency-Key", "k-1", "Idempotency-Key", "k-2"), 400, "MALFORMED_REQUEST")
 	want(t, send(body, "X-Idempotency-Key", `"k-1"`, "Idempotency-Key", "k-2"), 400, "MALFORMED_REQUEST")
@@ -128,6 +134,7 @@ func TestCreateOrder_KeyUnderEitherName(t *testing.T) {
 			wantField(t, send(body, header, bad), 422, "VALIDATION_FAILED", header)
 		}
 	}
+
 	named := send(body, "X-Idempotency-Key", "a b")
 	if !strings.Contains(named.body, "character 2 is U+0020") {
 		t.Errorf("%s", named.body)
@@ -138,6 +145,7 @@ func TestCreateOrder_KeyUnderEitherName(t *testing.T) {
 	if a := want(t, send(orderBody("POS-3"), "X-Idempotency-Key", `a"b\c`), 201, ""); a.body != escaped.body {
 		t.Errorf("%s", a.body)
 	}
+
 	want(t, send(orderBody("POS-4"), "X-Idempotency-Key", `"`+strings.Repeat("k", 255)+`"`), 201, "")
 }
 
@@ -161,6 +169,7 @@ func TestCreateOrder_WarnsOfThePayment(t *testing.T) {
 		}
 		return warnings[0].(map[string]any)["kind"]
 	}
+
 	for want, body := range map[any]string{
 		nil:                   orderBody("fine", "orderAmount", "10", "payment.type", `"Cash"`, "payment.collectionAmount", "10.00"),
 		"CollectionMissing":   orderBody("missing", "orderAmount", "10", "payment.type", `"Cash"`, "payment.collectionAmount", "-"),
@@ -225,6 +234,7 @@ func TestCreateOrder_ManyAtOnceMakeOne(t *testing.T) {
 	for i := range answers {
 		group.Go(func() { answers[i] = e.order(orderBody("POS-1"), "key") })
 	}
+
 	group.Wait()
 	fresh := 0
 	for _, a := range answers {
@@ -235,6 +245,7 @@ func TestCreateOrder_ManyAtOnceMakeOne(t *testing.T) {
 			fresh++
 		}
 	}
+
 	if fresh != 1 {
 		t.Errorf("%d orders were created", fresh)
 	}
@@ -247,6 +258,7 @@ func TestCreateOrder_KeepsNothingOfTheRequestBuffer(t *testing.T) {
 		name := fmt.Sprintf("POS-%03d", i)
 		ids[name] = e.created(name, "recipient.name", fmt.Sprintf(`"Müşteri %03d"`, i))
 	}
+
 	for name, id := range ids {
 		if order := e.stored(id); order.ExternalOrderID != name || order.Recipient.Name != "Müşteri "+name[4:] {
 			t.Errorf("%s: %+v", name, order)
@@ -268,6 +280,7 @@ func TestOrders_AreTheAccountsOwn(t *testing.T) {
 			t.Errorf("%s, the first %s", a.body, first.body)
 		}
 	}
+
 	id, stranger := first.data["orderId"].(string), e.as(t, e.newAccount(""))
 	for name, path := range map[string]string{
 		"another account's": id,
@@ -283,6 +296,7 @@ func TestOrders_AreTheAccountsOwn(t *testing.T) {
 			}
 		}
 	}
+
 	want(t, e.call("GET", "/orders/"+id, ""), 200, "", "status", "Searching")
 }
 
@@ -328,6 +342,7 @@ func TestReadOrder_OncePerTenSeconds(t *testing.T) {
 		a.header.Get("X-RateLimit-Limit") != "1" || a.header.Get("X-RateLimit-Remaining") != "0" {
 		t.Errorf("%s %v", a.body, a.header)
 	}
+
 	want(t, e.call("GET", "/orders/"+second, ""), 200, "")
 	e.clock.pass(t, 7500*time.Millisecond)
 	want(t, e.call("GET", "/orders/"+first, ""), 200, "")
@@ -347,6 +362,7 @@ func TestCancelOrder_AnswersTheOrder(t *testing.T) {
 			t.Errorf("again: %s", again.body)
 		}
 	}
+
 	want(t, e.cancel(e.created("POS-9"), `{"reason":"Bored"}`), 422, "VALIDATION_FAILED")
 }
 
@@ -371,6 +387,7 @@ func TestCreateOrder_MoneyStaysExact(t *testing.T) {
 			Payment struct{ OrderAmount, CollectionAmount json.Number }
 		}
 	}
+
 	if err := json.Unmarshal([]byte(a.body), &job); err != nil {
 		t.Fatal(err)
 	}
@@ -396,12 +413,14 @@ func TestVendorRoutes_AreUnderTheVersionAndSpeakJSON(t *testing.T) {
 		if !versioned {
 			t.Errorf("%s is %s", r.name, r.pattern)
 		}
+
 		ask := func(root string) answer {
 			return e.send(request{method: r.method, url: e.vendor + root + strings.ReplaceAll(path, "{}", "x"), token: e.account.token})
 		}
 		if a := ask("/api/vendor/v1/"); a.code == "NOT_FOUND" || a.header.Get("Content-Type") != "application/json" || a.header.Get("Content-Length") == "" {
 			t.Errorf("%s: %d %v %s", r.name, a.status, a.header, a.body)
 		}
+
 		want(t, ask("/api/vendor/v2/"), 404, "NOT_FOUND")
 	}
 }

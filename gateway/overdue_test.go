@@ -25,6 +25,7 @@ func TestAnnounceOverdue_ComesInBoundedEvents(t *testing.T) {
 			t.Errorf("an event has %d bytes", len(event.Data))
 		}
 	}
+
 	if named != 600 {
 		t.Errorf("%d stores are named, want each once", named)
 	}

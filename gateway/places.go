@@ -51,11 +51,13 @@ func (a *accountPlaces) enter(ctx context.Context, account delivery.AccountID) b
 	if a.most == 0 {
 		return true
 	}
+
 	p := a.join(account)
 	if p == nil {
 		a.shed.Inc()
 		return false
 	}
+
 	if p.free.TryAcquire(1) {
 		return true
 	}
@@ -67,6 +69,7 @@ func (a *accountPlaces) enter(ctx context.Context, account delivery.AccountID) b
 		a.shed.Inc()
 		return false
 	}
+
 	return true
 }
 
@@ -75,6 +78,7 @@ func (a *accountPlaces) leave(account delivery.AccountID) {
 	if a.most == 0 {
 		return
 	}
+
 	s := a.shard(account)
 	s.mu.Lock()
 	p := s.open[account]
@@ -99,10 +103,13 @@ func (a *accountPlaces) join(account delivery.AccountID) *places {
 		}
 		s.open[account] = p
 	}
+
 	if p.users >= int(a.most)+maxInLine {
 		return nil
 	}
+
 	p.users++
+
 	return p
 }
 
@@ -132,10 +139,12 @@ func (g *gateway) enterAccount(x *requestContext) error {
 	if !g.accounts.enter(g.work, x.account) {
 		return errOverloaded
 	}
+
 	if err := g.repeatRefusal(x); err != nil {
 		g.accounts.leave(x.account)
 		return err
 	}
+
 	return nil
 }
 

@@ -128,6 +128,7 @@ func TestRefusals_ReachWhoIsInLine(t *testing.T) {
 	if !isAccount || !e.g.accounts.enter(t.Context(), account) {
 		t.Fatal("no place")
 	}
+
 	inLine := func() int {
 		shard := e.g.accounts.shard(account)
 		shard.mu.Lock()
@@ -140,6 +141,7 @@ func TestRefusals_ReachWhoIsInLine(t *testing.T) {
 	for range requests {
 		all.Go(func() { e.order(orderBody("POS-2"), "") })
 	}
+
 	e.await("the line", func() bool { return inLine() == requests })
 	e.g.accounts.leave(account)
 	all.Wait()
@@ -159,6 +161,7 @@ func TestPlaces_ABurstWithinTheLimitsIsServed(t *testing.T) {
 	for i := range cap(statuses) {
 		all.Go(func() { statuses <- e.order(orderBody(fmt.Sprint("POS-", i)), "").status })
 	}
+
 	all.Wait()
 	close(statuses)
 
@@ -217,6 +220,7 @@ func TestBodies_AQuarterIsKeptForOperators(t *testing.T) {
 		for b.reserve([16]byte{1 + i}, largest) {
 		}
 	}
+
 	quarter := e.g.settings.PrivateAPI.MaxBodyBytesInFlight / 4
 	if b.used > 3*quarter {
 		t.Errorf("fleets hold %d bytes, want three quarters, %d, at most", b.used, 3*quarter)
@@ -226,6 +230,7 @@ func TestBodies_AQuarterIsKeptForOperators(t *testing.T) {
 	for b.reserve(operators, largest) {
 		held += largest
 	}
+
 	if held != quarter {
 		t.Errorf("operators together hold %d bytes, want %d", held, quarter)
 	}
@@ -247,12 +252,14 @@ func TestBodies_AreCountedUntilTheAnswer(t *testing.T) {
 		if r.name != "orders_create" {
 			continue
 		}
+
 		create := r.handle
 		r.handle = func(g *gateway, x *requestContext) error {
 			held = usedBytes(g.vendorBodies)
 			return create(g, x)
 		}
 	}
+
 	padded := orderBody("POS-1") + strings.Repeat(" ", 2*unreservedBody)
 	for name, c := range map[string]struct {
 		body, header string
@@ -273,11 +280,13 @@ func TestBodies_AreCountedUntilTheAnswer(t *testing.T) {
 		if err != nil || a.status != http.StatusCreated && a.status != http.StatusConflict {
 			t.Errorf("%s: %d %s, %v", name, a.status, a.body, err)
 		}
+
 		connection.Close()
 
 		if held != c.held {
 			t.Errorf("%s: %d bytes are counted while the request is in work, want %d", name, held, c.held)
 		}
+
 		e.await("nothing counted after the answer", func() bool { return usedBytes(e.g.vendorBodies) == 0 })
 	}
 }
@@ -295,6 +304,7 @@ func TestBodies_WhatFindsNoRoomIsNotCounted(t *testing.T) {
 	if a.quota() {
 		t.Errorf("it was counted: %v", a.header)
 	}
+
 	want(t, e.order(orderBody("POS-1"), ""), 201, "")
 }
 
@@ -322,11 +332,13 @@ func TestSlowRequests_LeaveALineThatSaysWhereTheTimeWent(t *testing.T) {
 	if len(lines) == 0 {
 		t.Fatal("no line")
 	}
+
 	for _, member := range []string{"endpoint", "status", "ms", "body_ms", "place_ms", "work_ms", "unlogged"} {
 		if !strings.Contains(lines[0], member) {
 			t.Errorf("no %s in %s", member, lines[0])
 		}
 	}
+
 	metrics := e.get(e.private+"/metrics", "").body
 	if !strings.Contains(metrics, `gateway_slow_requests_total{endpoint="orders_create"} 1`) {
 		t.Errorf("the slow order %s is not counted", order)

@@ -30,6 +30,7 @@ func patternsOf(rs routes, root string) []string {
 // specification or the decisions name is one of them.
 func TestRoutes_AreThoseOfTheDocuments(t *testing.T) {
 	t.Parallel()
+
 	const spec, decisions = "docs/spec/delivery-vendor-api-v1.md", "docs/spec/decisions.md"
 	for api, c := range map[string]struct {
 		routes   routes
@@ -47,6 +48,7 @@ func TestRoutes_AreThoseOfTheDocuments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got := patternsOf(c.routes, document.Servers[0].URL)
 		var documented []string
 		for path, item := range document.Paths.Map() {
@@ -54,22 +56,26 @@ func TestRoutes_AreThoseOfTheDocuments(t *testing.T) {
 				documented = append(documented, method+" "+unnamed(path))
 			}
 		}
+
 		for _, pattern := range got {
 			if !slices.Contains(documented, pattern) {
 				t.Errorf("%s: add the operation, as %s has the route, to gateway/openapi/%s.yaml", pattern, c.table, api)
 			}
 		}
+
 		for _, pattern := range documented {
 			if !slices.Contains(got, pattern) {
 				t.Errorf("%s: add the route to %s, as gateway/openapi/%s.yaml documents it", pattern, c.table, api)
 			}
 		}
+
 		promised := endpointsIn(t, "../"+c.promised, c.section)
 		for _, pattern := range promised {
 			if !slices.Contains(got, pattern) {
 				t.Errorf("%s: add the route to %s, as %s promises it", pattern, c.table, c.promised)
 			}
 		}
+
 		if len(promised) < c.least {
 			t.Errorf("only %d endpoints of the %s API are found in %s", len(promised), api, c.promised)
 		}
@@ -84,17 +90,21 @@ func endpointsIn(t *testing.T, file, section string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, part, found := strings.Cut(string(text), cmp.Or(section, "\n"))
 	if !found {
 		t.Fatalf("%s has no section %q", file, section)
 	}
+
 	if section != "" {
 		part, _, _ = strings.Cut(part, "\n#")
 	}
+
 	endpoints := map[string]bool{}
 	for _, m := range namedEndpoint.FindAllStringSubmatch(part, -1) {
 		endpoints[m[1]+" "+unnamed(m[2])] = true
 	}
+
 	return slices.Sorted(maps.Keys(endpoints))
 }
 

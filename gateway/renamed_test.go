@@ -35,11 +35,13 @@ func TestStores_NameTheFleetAsItIsNow(t *testing.T) {
 		if isOfBefore {
 			continue
 		}
+
 		found++
 		if !strings.Contains(data, `"Yeni Kurye"`) {
 			t.Errorf("%s: %s", event.Type, data)
 		}
 	}
+
 	if found != 2 {
 		t.Errorf("%d events after the change of name, want 2", found)
 	}

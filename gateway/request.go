@@ -81,9 +81,11 @@ func (x *requestContext) release() {
 	if cap(body) > keepBuffer {
 		body = nil
 	}
+
 	if cap(out) > keepBuffer {
 		out = nil
 	}
+
 	*x = requestContext{body: body[:0], out: out[:0], creation: x.creation, fields: x.fields}
 	requestContexts.Put(x)
 }
@@ -96,6 +98,7 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 	if chunked {
 		boundReading(ctx.Conn(), maxOverhead*limit)
 	}
+
 	var allow string
 	x.route, x.params, allow = rs.match(ctx.Method(), ctx.Request.Header.RequestURI())
 	var refusal error
@@ -106,22 +109,27 @@ func (g *gateway) serve(ctx *fasthttp.RequestCtx, rs routes, limit int, vendor b
 		x.meter = x.route.meter
 		refusal = g.handle(x, limit)
 	}
+
 	if refusal != nil {
 		g.refuse(x, refusal)
 		linger(ctx.Conn())
 	}
+
 	if chunked && !x.endChunks() {
 		ctx.SetConnectionClose()
 		linger(ctx.Conn())
 	}
+
 	if g.draining.Load() {
 		ctx.SetConnectionClose()
 	}
+
 	took := time.Since(x.began)
 	x.meter.answered(ctx.Response.StatusCode(), took)
 	if g.settings.SlowRequest > 0 && took >= g.settings.SlowRequest {
 		g.logSlow(x, took)
 	}
+
 	if g.Tracer != nil {
 		g.trace(x)
 	}
@@ -153,6 +161,7 @@ func (g *gateway) handle(x *requestContext, limit int) (err error) {
 			err = fmt.Errorf("panic: %.300v\n%s", p, debug.Stack())
 		}
 	}()
+
 	unfit := x.checkHeaders()
 	if err := g.authenticate(x); err != nil {
 		if unfit != nil {
@@ -160,9 +169,11 @@ func (g *gateway) handle(x *requestContext, limit int) (err error) {
 		}
 		return err
 	}
+
 	if unfit == nil {
 		unfit = x.checkPath()
 	}
+
 	if unfit == nil && x.route.body != noBody {
 		limit = min(limit, x.route.maxBody)
 		if err := g.reserveBody(x, limit); err != nil {
@@ -170,9 +181,11 @@ func (g *gateway) handle(x *requestContext, limit int) (err error) {
 		}
 		unfit = x.readReserved(limit)
 	}
+
 	if unfit == nil && x.route.about != nil {
 		unfit = x.route.about(x)
 	}
+
 	x.read = time.Now()
 
 	// Only now: who sends a body slowly holds no place.
@@ -182,6 +195,7 @@ func (g *gateway) handle(x *requestContext, limit int) (err error) {
 		}
 		defer g.accounts.leave(x.account)
 	}
+
 	if !x.route.login {
 		limiter := g.limiterOf(x)
 		if !limiter.enter() {
@@ -189,10 +203,12 @@ func (g *gateway) handle(x *requestContext, limit int) (err error) {
 		}
 		defer limiter.leave()
 	}
+
 	x.entered = time.Now()
 	if x.ledger = g.Ledger(); x.ledger == nil && !x.route.static {
 		return errStarting
 	}
+
 	if x.route.access == fleetOnly {
 		own, err := g.enterFleet(x)
 		if err != nil {
@@ -200,13 +216,16 @@ func (g *gateway) handle(x *requestContext, limit int) (err error) {
 		}
 		defer own.leave()
 	}
+
 	if unfit != nil {
 		return g.counted(x, unfit)
 	}
+
 	err = x.route.handle(g, x)
 	if x.audited != nil {
 		g.endAudit(x, err)
 	}
+
 	return err
 }
 
@@ -244,11 +263,13 @@ func (x *requestContext) checkHeaders() error {
 	if err := x.checkFraming(); err != nil {
 		return err
 	}
+
 	h := &x.ctx.Request.Header
 	if expect := h.Peek("Expect"); len(expect) > 0 && !bytes.EqualFold(expect, []byte("100-continue")) {
 		x.ctx.SetConnectionClose()
 		return delivery.Refuse(delivery.CodeMalformedRequest, "Expect may only be 100-continue")
 	}
+
 	switch length := h.ContentLength(); {
 	case x.route.body == noBody:
 		return nil
@@ -257,6 +278,7 @@ func (x *requestContext) checkHeaders() error {
 	case length != -1 && x.route.body == requiredBody && !x.announces("content-length"):
 		return delivery.Refuse(delivery.CodeLengthRequired, "send the body with Content-Length, or with Transfer-Encoding: chunked")
 	}
+
 	return nil
 }
 
@@ -278,11 +300,13 @@ func (x *requestContext) checkFraming() error {
 		x.ctx.SetConnectionClose()
 		return delivery.Refuse(delivery.CodeMalformedRequest, "send at most %d header lines", maxHeaderLines)
 	}
+
 	chunked := h.ContentLength() == -1
 	if chunked && x.announces("content-length") || !chunked && h.ConnectionClose() && x.announces("transfer-encoding") {
 		x.ctx.SetConnectionClose()
 		return delivery.Refuse(delivery.CodeMalformedRequest, wrongFraming)
 	}
+
 	return nil
 }
 
@@ -316,12 +340,14 @@ func (x *requestContext) checkContentType() error {
 		ok = len(name) == 0 || bytes.EqualFold(name, []byte("charset")) &&
 			(bytes.EqualFold(value, []byte("utf-8")) || bytes.EqualFold(value, []byte("utf8")))
 	}
+
 	if !ok {
 		return delivery.Refuse(delivery.CodeUnsupportedMediaType, "Content-Type must be application/json in UTF-8, not %.100q", x.ctx.Request.Header.ContentType())
 	}
 	if coding := x.ctx.Request.Header.Peek("Content-Encoding"); len(coding) > 0 && !bytes.EqualFold(coding, []byte("identity")) {
 		return delivery.Refuse(delivery.CodeUnsupportedMediaType, "Content-Encoding %.100q is not supported; send the body uncompressed", coding)
 	}
+
 	return nil
 }
 
@@ -334,6 +360,7 @@ func (g *gateway) reserveBody(x *requestContext, limit int) error {
 	if size == -1 {
 		size = limit // a body in chunks does not say how long it is, and may have as much
 	}
+
 	needsReservation := size > unreservedBody && size <= limit
 	if !needsReservation {
 		return nil
@@ -343,7 +370,9 @@ func (g *gateway) reserveBody(x *requestContext, limit int) error {
 	if !bodies.reserve(caller, size) {
 		return errOverloaded
 	}
+
 	x.reserved = bodyReservation{budget: bodies, caller: caller, bytes: size}
+
 	return nil
 }
 
@@ -368,15 +397,18 @@ func (x *requestContext) readBody(limit int) error {
 	case length > limit:
 		return oversize(limit)
 	}
+
 	if cap(x.body) < length {
 		x.body = make([]byte, 0, max(length, 1024))
 	}
+
 	n, err := io.ReadFull(x.ctx.RequestBodyStream(), x.body[:length])
 	x.body = x.body[:n]
 	if err != nil {
 		x.ctx.SetConnectionClose()
 		return delivery.Refuse(delivery.CodeMalformedRequest, "the body ended or stalled before Content-Length")
 	}
+
 	return nil
 }
 
@@ -450,6 +482,7 @@ func readForm(body string, fields *strictjson.Fields) *form {
 	f := &form{malformed: r.End()}
 	f.WrongType, f.Ignored = r.Wrong, r.Ignored
 	f.unknown(r.Unknown)
+
 	return f
 }
 
@@ -492,17 +525,20 @@ func readElements[T any](f *form, text, path string, most int, tooMany string, t
 			f.Invalid(path, fmt.Sprintf(tooMany, most))
 			return
 		}
+
 		given = none
 		at, known := fmt.Sprintf("%s[%d]", path, i), len(r.Wrong)
 		r.Object(at, fields)
 		if r.Wrong = r.Wrong[:min(len(r.Wrong), maxMistyped)]; len(r.Wrong) > known {
 			f.WrongType = slices.Concat(before, r.Wrong)
 		}
+
 		f.unknown(r.Unknown)
 		r.Unknown = nil
 		f.Ignored = r.Ignored
 		take(at, given)
 	})
+
 	f.malformed = cmp.Or(f.malformed, r.End())
 }
 

@@ -42,6 +42,7 @@ func TestChangeAccount_TakesBackWhatItAnswers(t *testing.T) {
 			t.Errorf("%s: %s", member, a.body)
 		}
 	}
+
 	wantField(t, e.tryAdmin("POST", "/accounts", bodyOf(t, before)), 422, "VALIDATION_FAILED", "accountId")
 }
 
@@ -88,6 +89,7 @@ func TestChangeAccount_WantsWholeWindows(t *testing.T) {
 			}
 		}
 	}
+
 	wantField(t, e.tryAdmin("PATCH", path, `{"limits":{"orders":{"sustained":null}}}`), 422, "VALIDATION_FAILED", "limits.orders.sustained")
 }
 
@@ -135,6 +137,7 @@ func TestChangeAccount_RemovesABurst(t *testing.T) {
 	for range 4 {
 		want(t, e.cancel(anyOrder, ""), 404, "ORDER_NOT_FOUND")
 	}
+
 	want(t, e.cancel(anyOrder, ""), 429, "RATE_LIMITED")
 	e.admin("PATCH", path, `{"limits":{"cancel":{"burst":null}}}`)
 	want(t, e.cancel(anyOrder, ""), 404, "ORDER_NOT_FOUND")
@@ -151,6 +154,7 @@ func TestAdmin_BodiesAreClosed(t *testing.T) {
 		if p.access != adminOnly || p.body == noBody {
 			continue
 		}
+
 		asked++
 		url := strings.ReplaceAll(p.url, "/api/admin/v1/accounts/"+accountIn(p.url), "/api/admin/v1/accounts/"+e.account.id)
 		a := e.send(request{method: p.method, url: url, token: tokens[p.access], body: `{"suspend":true}`})
@@ -158,6 +162,7 @@ func TestAdmin_BodiesAreClosed(t *testing.T) {
 			t.Errorf("%s %s: %d %s", p.method, p.pattern, a.status, a.body)
 		}
 	}
+
 	if asked < 15 {
 		t.Errorf("only %d routes were asked", asked)
 	}
@@ -172,6 +177,7 @@ func TestAdmin_BodiesAreClosed(t *testing.T) {
 			t.Errorf("%s names no %s: %s", path, c.known, a.body)
 		}
 	}
+
 	a := e.tryAdmin("POST", "/finance/reports/available", `{"id":"x","kind":"scheduled","at":"2026-11-21T12:00:00Z","files":[{"target":"t","name":"n","sha":"x"}]}`)
 	if a.status != 422 || !strings.Contains(a.body, `"files[0].sha"`) {
 		t.Errorf("a misspelt member of a file: %d %s", a.status, a.body)

@@ -85,6 +85,7 @@ func (rs routes) match(method, target []byte) (found *route, params [paramsMax][
 	if !ok {
 		return nil, params, ""
 	}
+
 	var methods []string
 	for i := range rs {
 		r := &rs[i]
@@ -96,6 +97,7 @@ func (rs routes) match(method, target []byte) (found *route, params [paramsMax][
 		}
 		methods = append(methods, r.method)
 	}
+
 	return nil, params, strings.Join(methods, ", ")
 }
 
@@ -103,6 +105,7 @@ func (r *route) matches(segments [][]byte, params *[paramsMax][]byte) bool {
 	if len(segments) != len(r.segments) {
 		return false
 	}
+
 	filled := 0
 	for i, want := range r.segments {
 		if want == "{}" {
@@ -112,6 +115,7 @@ func (r *route) matches(segments [][]byte, params *[paramsMax][]byte) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -121,6 +125,7 @@ func pathOf(target []byte) []byte {
 	if i := bytes.IndexByte(target, '?'); i >= 0 {
 		target = target[:i]
 	}
+
 	for _, scheme := range []string{"http://", "https://"} {
 		if len(target) > len(scheme) && bytes.EqualFold(target[:len(scheme)], []byte(scheme)) {
 			rest := target[len(scheme):]
@@ -130,6 +135,7 @@ func pathOf(target []byte) []byte {
 			return nil
 		}
 	}
+
 	return target
 }
 
@@ -137,6 +143,7 @@ func splitPath(path []byte, segments *[maxSegments][]byte) (n int, ok bool) {
 	if len(path) == 0 || path[0] != '/' {
 		return 0, false
 	}
+
 	for rest, more := path[1:], true; more; n++ {
 		if n == maxSegments {
 			return 0, false
@@ -147,6 +154,7 @@ func splitPath(path []byte, segments *[maxSegments][]byte) (n int, ok bool) {
 			return 0, false
 		}
 	}
+
 	return n, true
 }
 
@@ -166,12 +174,14 @@ func documentationRoutes(label string, site docs.Site, apis ...string) routes {
 			return x.showFile(site, cmp.Or(file, x.param(0)))
 		}}
 	}
+
 	rs := routes{show("/docs", "docs_page", ""), show("/docs/{}", "docs_file", "")}
 	for _, api := range apis {
 		for _, form := range []string{".yaml", ".json", "-3.0.json"} {
 			rs = append(rs, show("/api/"+api+"/v1/openapi"+form, "docs_openapi", api+form))
 		}
 	}
+
 	return group("", public, nil, rs...)
 }
 
@@ -181,10 +191,12 @@ func (x *requestContext) showFile(site docs.Site, name string) error {
 	if compose == nil {
 		return x.noSuchPath()
 	}
+
 	file, err := compose()
 	if err != nil {
 		return err
 	}
+
 	r := &x.ctx.Response
 	for _, header := range [][2]string{
 		{"ETag", file.ETag}, {"Cache-Control", "no-cache"}, {"Vary", "Accept-Encoding"}, // kept, and asked for by its ETag
@@ -192,10 +204,12 @@ func (x *requestContext) showFile(site docs.Site, name string) error {
 	} {
 		r.Header.Set(header[0], header[1])
 	}
+
 	if bytes.Contains(x.ctx.Request.Header.Peek("If-None-Match"), []byte(file.ETag)) {
 		r.SetStatusCode(304)
 		return nil
 	}
+
 	r.SetStatusCode(200)
 	r.Header.SetContentType(file.Type)
 	if x.ctx.Request.Header.HasAcceptEncoding("gzip") {
@@ -203,7 +217,9 @@ func (x *requestContext) showFile(site docs.Site, name string) error {
 		r.SetBodyRaw(file.Packed)
 		return nil
 	}
+
 	plain, err := file.Plain()
 	r.SetBodyRaw(plain)
+
 	return err
 }

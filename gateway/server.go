@@ -42,6 +42,7 @@ func (g *gateway) listen() (fronts []*front, err error) {
 		},
 		privateListener: g.servePrivate,
 	}
+
 	for _, l := range g.settings.listeners() {
 		f, err := g.newFront(l.name, l.ListenerSettings, handlers[l.name])
 		if err != nil {
@@ -52,6 +53,7 @@ func (g *gateway) listen() (fronts []*front, err error) {
 		}
 		fronts = append(fronts, f)
 	}
+
 	return fronts, nil
 }
 
@@ -70,11 +72,13 @@ func (g *gateway) newFront(name string, s *ListenerSettings, handler fasthttp.Re
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	var lc net.ListenConfig
 	plain, err := lc.Listen(g.work, "tcp", s.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	refused := g.metrics.connections.WithLabelValues(name)
 	trusted, _ := service.ParseNetworks(s.ProxyProtocolFrom) // Validate has read them
 	addressed := service.NewProxyListener(plain, trusted, g.metrics.proxyHeaders.WithLabelValues(name).Inc)
@@ -87,10 +91,12 @@ func (g *gateway) newFront(name string, s *ListenerSettings, handler fasthttp.Re
 		},
 		Wrap: func(c net.Conn) net.Conn { return &guardedConn{Conn: c, lingerTime: g.lingerTime} },
 	})
+
 	if secure != nil {
 		g.showExpiry(name, secure)
 		listener = tls.NewListener(listener, secure)
 	}
+
 	return &front{name: name, listener: listener, server: g.newServer(name, s, handler)}, nil
 }
 
@@ -121,10 +127,12 @@ func tlsConfig(s *ListenerSettings, log *slog.Logger) (*tls.Config, error) {
 	if s.TLSCertFile == "" {
 		return nil, nil
 	}
+
 	certificate, err := openCertificate(s.TLSCertFile, s.TLSKeyFile, log)
 	if err != nil {
 		return nil, err
 	}
+
 	return &tls.Config{
 		GetCertificate: certificate.get,
 		MinVersion:     tls.VersionTLS12, // spec, "Versioning"
@@ -140,6 +148,7 @@ func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error, vendor boo
 		_ = ctx.Conn().Close()
 		return
 	}
+
 	x := g.acquireContext(ctx, vendor)
 	defer x.release()
 	x.meter = g.metrics.unparsed
@@ -154,6 +163,7 @@ func (g *gateway) answerUnparsed(ctx *fasthttp.RequestCtx, err error, vendor boo
 	case errors.Is(err, fasthttp.ErrUnsupportedTransferEncoding):
 		message = wrongFraming
 	}
+
 	linger(ctx.Conn())
 	g.refuse(x, &delivery.Error{Code: code, Message: message})
 	x.meter.answered(ctx.Response.StatusCode(), time.Since(x.began))
@@ -180,9 +190,11 @@ func (g *gateway) shutDown(fronts []*front) error {
 		if err := f.server.ShutdownWithContext(ctx); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", f.name, err))
 		}
+
 		// A server that ends before it began to serve knows no listener to close.
 		_ = f.listener.Close()
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -217,6 +229,7 @@ func (c *servedCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	if now.Sub(c.looked) < c.every {
 		return c.current, nil
 	}
+
 	c.looked = now
 	fresh, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	switch {
@@ -226,5 +239,6 @@ func (c *servedCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 		c.current = &fresh
 		c.log.Info("certificate read again", "file", c.certFile, "expires", fresh.Leaf.NotAfter)
 	}
+
 	return c.current, nil
 }

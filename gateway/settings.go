@@ -113,6 +113,7 @@ func (s *settings) Validate() error {
 		config.Demand(s.Shutdown.Timeout > 0, "shutdown.timeout: want more than 0s"),
 		service.CheckEnvironment(s.Environment), s.Redis.Validate(), s.Log.Validate(), s.Tracing.Validate(),
 	}
+
 	listeners := map[string]string{}
 	for _, l := range s.listeners() {
 		other, taken := listeners[l.Addr]
@@ -120,6 +121,7 @@ func (s *settings) Validate() error {
 			config.Demand(!taken || strings.HasSuffix(l.Addr, ":0"), fmt.Sprintf("%s.addr: the same as %s.addr", l.name, other)))
 		listeners[l.Addr] = l.name
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -195,6 +197,7 @@ func (s *settings) mistakes(keys secrets) (ofSettings, ofSecrets error) {
 			faults = append(faults, fmt.Errorf("%s: %w (%s)", public.key, err, public.variable))
 		}
 	}
+
 	for _, l := range s.listeners() {
 		public := service.PublicListener{
 			Addr: l.Addr, TLS: l.TLSCertFile != "", Proxies: l.ProxyProtocolFrom, ConnectionsPerIP: l.MaxConnectionsPerIP,
@@ -205,6 +208,7 @@ func (s *settings) mistakes(keys secrets) (ofSettings, ofSecrets error) {
 		}
 		faults = append(faults, public.Mistakes())
 	}
+
 	return errors.Join(faults...), keys.mistakes()
 }
 
@@ -233,6 +237,7 @@ func (s *secrets) mistakes() error {
 		{Name: "TRACKING_KEYS", Keyring: config.Keyring(s.TrackingKeys)},
 		{Name: "WEBHOOK_KEYS", Keyring: s.WebhookKeys},
 	}
+
 	faults := []error{config.KeyMistakes(rings...), config.BearerMistakes("ADMIN_KEY", s.AdminKey, rings...)}
 	for _, key := range config.SplitList(s.AdminKey) {
 		digest := sha256.Sum256([]byte(key))
@@ -242,6 +247,7 @@ func (s *secrets) mistakes() error {
 			}
 		}
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -260,6 +266,7 @@ func readSecrets() (secrets, error) {
 	if err := errors.Join(faults[:]...); err != nil {
 		return secrets{}, err
 	}
+
 	adminKeys := config.SplitList(s.AdminKey)
 	if len(adminKeys) == 0 || slices.ContainsFunc(adminKeys, func(key string) bool { return len(key) < minAdminKey }) {
 		return secrets{}, fmt.Errorf("ADMIN_KEY: want at least %d characters, of each where commas separate several", minAdminKey)
@@ -267,5 +274,6 @@ func readSecrets() (secrets, error) {
 	if err := s.TrackingKeys.Check(); err != nil {
 		return secrets{}, fmt.Errorf("TRACKING_KEYS: %w", err)
 	}
+
 	return s, nil
 }

@@ -19,41 +19,50 @@ func (g *gateway) putStore(x *requestContext) error {
 	if err := delivery.CheckExternalStoreID(externalID); err != nil {
 		return g.counted(x, err)
 	}
+
 	var request delivery.StoreRequest
 	f := x.form(&request)
 	if f.malformed != nil {
 		return g.counted(x, f.malformed)
 	}
+
 	before, quota, err := x.ledger.Stores.CountAndGet(g.work, x.account, externalID)
 	x.quota = quota
 	if err != nil {
 		return err
 	}
+
 	for range writeTries {
 		if before != nil {
 			x.ledger.Fleets.Snapshot().NameFleetOf(before)
 		}
+
 		asked, err := request.Check(&f.Faults, before)
 		if err != nil {
 			return err
 		}
+
 		serving := x.ledger.Fleets.Snapshot().Covering(asked.Point)
 		after, err := upsertStore(before, asked, request.FleetID.Set, serving, x.now)
 		if err != nil {
 			return err
 		}
+
 		after.Account, after.ExternalID = x.account, externalID
 		if !sameStore(before, after) {
 			err = x.ledger.Stores.Write(g.work, &after)
 		}
+
 		if !errors.Is(err, ledger.ErrConflict) {
 			return show(x, func(s *delivery.Store) storeView { return viewStore(s, serving, request.FleetID.Set) })(&after, err)
 		}
+
 		before, err = x.ledger.Stores.Get(g.work, x.account, externalID)
 		if err != nil && delivery.CodeOf(err) != delivery.CodeStoreNotFound {
 			return err
 		}
 	}
+
 	return errContended
 }
 
@@ -71,6 +80,7 @@ func (g *gateway) changeStore(x *requestContext, move storeMove) (*delivery.Stor
 		if err != nil {
 			return nil, err
 		}
+
 		x.ledger.Fleets.Snapshot().NameFleetOf(store)
 		notice, changed, err := move(store, try > 0)
 		if err != nil || !changed {
@@ -80,6 +90,7 @@ func (g *gateway) changeStore(x *requestContext, move storeMove) (*delivery.Stor
 			return store, err
 		}
 	}
+
 	return nil, errContended
 }
 
@@ -117,9 +128,11 @@ func viewStore(s *delivery.Store, serving []*delivery.Fleet, chosen bool) storeV
 	if !s.Fleet.IsZero() {
 		v.ExternalStoreID, v.Fleet = s.ExternalID, &fleetName{s.Fleet.String(), s.FleetName}
 	}
+
 	if chosen {
 		return v
 	}
+
 	v.Available = make([]fleetOption, len(serving))
 	for i, f := range serving {
 		v.Available[i] = fleetOption{fleetName{f.ID.String(), f.Name}, "Unavailable", f.DeliveryMinutes}
@@ -127,6 +140,7 @@ func viewStore(s *delivery.Store, serving []*delivery.Fleet, chosen bool) storeV
 			v.Available[i].Status = "Available"
 		}
 	}
+
 	return v
 }
 
@@ -159,6 +173,7 @@ func upsertStore(before *delivery.Store, asked delivery.Store, chosen bool, serv
 			after = *before
 		}
 	}
+
 	after.TaxNumber, after.Name, after.Phone = asked.TaxNumber, asked.Name, asked.Phone
 	after.Address, after.Point = asked.Address, asked.Point
 	after.SubRegion, after.UpdatedAt = "", now
@@ -178,9 +193,11 @@ func upsertStore(before *delivery.Store, asked delivery.Store, chosen bool, serv
 		after.State = delivery.AwaitingFleet
 		after.Fleet, after.FleetName = delivery.FleetID{}, ""
 	}
+
 	if after.State != delivery.Active {
 		after.ClosingDate = time.Time{}
 	}
+
 	return after, nil
 }
 
@@ -203,19 +220,23 @@ func answerForFleet(what string, hasReason bool, answer func(fleet delivery.Flee
 			FleetID delivery.Text `json:"fleetId"`
 			Reason  delivery.Text `json:"reason"`
 		}
+
 		f := x.form(&body)
 		if body.Reason.Set && !hasReason {
 			f.Invalid("reason", "is unknown; there are fleetId")
 		}
+
 		fleet := delivery.Parse(&f.Faults, "fleetId", body.FleetID, false, "must be a fleet's id", delivery.ParseChosenFleet)
 		reason := f.Line("reason", body.Reason, false, 0, maxReason)
 		if err := f.err(); err != nil {
 			return err
 		}
+
 		return g.moveStore(x, what, func(s *delivery.Store, retry bool) (ledger.Notice, bool, error) {
 			if !retry && fleet.IsZero() {
 				fleet = s.Fleet // a later try is for the same one
 			}
+
 			notice, changed, err := answer(fleet, reason, x.now)(s, retry)
 			if errors.Is(err, errNotYourStore) {
 				err = errAnotherFleet
@@ -239,9 +260,11 @@ func (g *gateway) migrateStore(x *requestContext) error {
 	if f.Require("closingDate", body.ClosingDate.Set) && err != nil {
 		f.Invalid("closingDate", "must be a date such as 2026-11-21")
 	}
+
 	if err := f.err(); err != nil {
 		return err
 	}
+
 	return g.moveStore(x, "store migrating", func(s *delivery.Store, _ bool) (ledger.Notice, bool, error) {
 		before := s.ClosingDate
 		if err := delivery.MigrateStore(s, closing, x.now); err != nil {
@@ -264,9 +287,11 @@ func (g *gateway) deactivateStore(x *requestContext) error {
 	if f.Require("reason", body.Reason.Set) && !known {
 		f.Invalid("reason", "must be MigratedToHizliyo, FleetSuspended or VendorRequest")
 	}
+
 	if err := f.err(); err != nil {
 		return err
 	}
+
 	return g.moveStore(x, "store deactivated", func(s *delivery.Store, retry bool) (ledger.Notice, bool, error) {
 		if retry && s.State == delivery.Deactivated {
 			return ledger.Notice{}, false, nil // an earlier try was written, and its answer lost

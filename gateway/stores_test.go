@@ -30,6 +30,7 @@ func TestPutStore_ListsTheFleetsThatServeIt(t *testing.T) {
 	if a.status != 200 || a.body != wanted || !a.quota() {
 		t.Errorf("%d %s\nwant %s", a.status, a.body, wanted)
 	}
+
 	a = e.putStore(account, "s2", storeBody(delivery.Point{Latitude: 38.42, Longitude: 27.14}, ""))
 	if a.body != `{"success":true,"data":{"status":"AwaitingFleet","subRegion":"","availableFleets":[]}}` {
 		t.Errorf("where nobody serves: %s", a.body)
@@ -71,9 +72,11 @@ func TestPutStore_OnAnActiveStore(t *testing.T) {
 			t.Errorf("%s: it cannot turn to another fleet: %s", body, a.body)
 		}
 	}
+
 	if after := e.storedStore(e.account, "s1"); *after != *before { // nothing changed, so nothing is written
 		t.Errorf("got %+v, want %+v", after, before)
 	}
+
 	far := e.newFleet("Ankara", ankaraArea)
 	want(t, e.putStore(e.account, "s1", storeBody(ankara, "")), 200, "", "status", "AwaitingFleet")
 	want(t, e.order(orderBody("POS-1"), ""), 409, "STORE_NOT_CONFIGURED")
@@ -88,6 +91,7 @@ func TestPutStore_ConcurrentPutsAreNotLost(t *testing.T) {
 		for _, body := range []string{`{"phone":"5550000001"}`, `{"name":"Renamed"}`, `{"taxNumber":"98765432109"}`, `{"address":{"text":"Bahariye Cad. 7"}}`} {
 			group.Go(func() { want(t, e.putStore(e.account, "s1", body), 200, "") })
 		}
+
 		group.Wait()
 		got := e.storedStore(e.account, "s1")
 		if got.Phone != "5550000001" || got.Name != "Renamed" || got.TaxNumber != "98765432109" || got.Address != "Bahariye Cad. 7" {
@@ -111,11 +115,13 @@ func TestFleetStores_ConfirmOnce(t *testing.T) {
 		}
 		return stores
 	}
+
 	wantMembers(t, "pending", listed(fleet, "?status=AwaitingFleetApproval", 1)[0], "externalStoreId", "s1", "accountId", account.id)
 	want(t, e.fleet(rival, "POST", path+"/confirm", ""), 404, "STORE_NOT_FOUND")
 	for range 3 {
 		want(t, e.fleet(fleet, "POST", path+"/confirm", ""), 200, "", "status", "Active")
 	}
+
 	want(t, e.fleet(fleet, "POST", path+"/reject", ""), 409, "STORE_NOT_PENDING")
 	listed(fleet, "?status=AwaitingFleetApproval", 0)
 	listed(fleet, "", 1)
@@ -134,6 +140,7 @@ func TestFleetStores_RejectSendsTheVendorBack(t *testing.T) {
 	for _, body := range []string{`{"reason":1}`, `{"reason":"` + strings.Repeat("ş", 257) + `"}`, `{"reason":"a\u0007b"}`} {
 		want(t, e.fleet(fleet, "POST", path+"/reject", body), 422, "VALIDATION_FAILED")
 	}
+
 	want(t, e.fleet(fleet, "POST", path+"/reject", `{`), 400, "MALFORMED_REQUEST")
 	want(t, e.fleet(fleet, "POST", path+"/reject", `{"reason":" Çok uzak "}`), 200, "", "status", "AwaitingFleet")
 	want(t, e.fleet(fleet, "POST", path+"/confirm", ""), 404, "STORE_NOT_FOUND")
@@ -146,6 +153,7 @@ func TestFleetStores_RejectSendsTheVendorBack(t *testing.T) {
 			t.Errorf("%s %s, want %s", d.Type, d.Data, wanted)
 		}
 	}
+
 	for _, path := range []string{"/stores/" + account.id + "/none", "/stores/" + delivery.NewAccountID().String() + "/s1", "/stores/x/s1"} {
 		want(t, e.fleet(fleet, "POST", path+"/confirm", ""), 404, "STORE_NOT_FOUND")
 	}
@@ -154,6 +162,7 @@ func TestFleetStores_RejectSendsTheVendorBack(t *testing.T) {
 // A rejection whose answer was lost on the way from Redis is repeated, and finds that nobody is asked any more.
 func TestRejection_RepeatedIsDoneWhenNoFleetIsAskedAnyMore(t *testing.T) {
 	t.Parallel()
+
 	fleet := delivery.NewFleetID()
 	for _, c := range []struct {
 		name    string
@@ -215,15 +224,18 @@ func TestAdminStores_MigrateAndDeactivate(t *testing.T) {
 	for _, body := range []string{`{}`, `{"closingDate":"tomorrow"}`, `{"closingDate":1}`, `{"closingDate":"` + day(-1) + `"}`, `{"closingDate":"2026-02-30"}`} {
 		want(t, call("/migrate", body), 422, "VALIDATION_FAILED")
 	}
+
 	one, three := day(1), day(3)
 	for range 2 {
 		want(t, call("/migrate", `{"closingDate":"`+one+`"}`), 200, "", "status", "Active", "closingDate", one)
 	}
+
 	want(t, call("/migrate", `{"closingDate":"`+three+`"}`), 200, "", "closingDate", three)
 	e.created("POS-1")
 	for _, body := range []string{`{}`, `{"reason":"Bored"}`, `{"reason":null}`} {
 		want(t, call("/deactivate", body), 422, "VALIDATION_FAILED")
 	}
+
 	want(t, call("/deactivate", `{"reason":"FleetSuspended"}`), 200, "", "status", "Deactivated")
 	want(t, e.order(orderBody("POS-2"), ""), 409, "STORE_NOT_CONFIGURED")
 	want(t, call("/migrate", `{"closingDate":"`+one+`"}`), 409, "STORE_NOT_CONFIGURED")
@@ -240,6 +252,7 @@ func (e *env) fleetStores(prefix string, n int, state delivery.StoreState) {
 	if err != nil {
 		e.Fatal(err)
 	}
+
 	for i := range n {
 		s := &delivery.Store{
 			Account: e.account.accountID(), ExternalID: fmt.Sprint(prefix, i), State: state, TaxNumber: "1234567890", Name: "Branch",
@@ -258,10 +271,12 @@ func (e *env) fleetJobs(n int) {
 	if err != nil {
 		e.Fatal(err)
 	}
+
 	e.playWorker()
 	for i := range n {
 		e.created(fmt.Sprint("POS-", i))
 	}
+
 	e.await("all jobs", func() bool {
 		ids, _, err := e.ledger.Orders.JobIDs(e.Context(), fleet, delivery.Searching, "", n)
 		return err == nil && len(ids) == n
@@ -283,6 +298,7 @@ func TestFleetStores_PagesReachEveryStoreOnce(t *testing.T) {
 			if a.status != 200 || len(stores) > 100 || pages > want {
 				t.Fatalf("%s: %d, %d stores, page %d", query, a.status, len(stores), pages)
 			}
+
 			for _, s := range stores {
 				id := s["externalStoreId"].(string)
 				if seen[id] {
@@ -290,13 +306,16 @@ func TestFleetStores_PagesReachEveryStoreOnce(t *testing.T) {
 				}
 				seen[id] = true
 			}
+
 			cursor = a.data["cursor"].(string)
 			more = cursor != ""
 		}
+
 		if len(seen) != want || pages != max(1, (want+99)/100) {
 			t.Errorf("%s: %d stores on %d pages, want %d", query, len(seen), pages, want)
 		}
 	}
+
 	for _, cursor := range []string{"nonsense", "0", "0.1.a1", "99999.a1a1a1a1a1a1a1a1a1a1a1a1", "0.a1a1a1a1a1a1a1a1a1a1a1"} {
 		wantField(t, e.fleet(e.courier, "GET", "/stores?cursor="+cursor, ""), 422, "VALIDATION_FAILED", "cursor")
 	}
@@ -340,6 +359,7 @@ func TestFleet_PagesArePaidBeforeTheyAreRead(t *testing.T) {
 			for i := 1; i < len(answers); i++ {
 				group.Go(func() { answers[i] = e.fleet(e.courier, "GET", path, "") })
 			}
+
 			group.Wait()
 			paid := bucket + perSecond*int(1+time.Since(began)/time.Second)
 			read := e.commands(server)["get"] - before
@@ -354,9 +374,11 @@ func TestFleet_PagesArePaidBeforeTheyAreRead(t *testing.T) {
 					t.Errorf("Retry-After %s", a.header.Get("Retry-After"))
 				}
 			}
+
 			if pages*price > paid {
 				t.Errorf("%d pages of %d requests each are answered for %d", pages, price, paid)
 			}
+
 			// A job is read with its store; counting the limit reads a little, too.
 			if read > 101*pages+50 {
 				t.Errorf("%d records are read for %d pages", read, pages)
@@ -384,10 +406,12 @@ func TestFleet_AvailabilityIsPaidBeforeItChanges(t *testing.T) {
 	if wait := headerInt(refusal, "Retry-After"); admitted == 0 || wait < 1 {
 		t.Errorf("%d changes are made, then Retry-After %d", admitted, wait)
 	}
+
 	f := e.admin("GET", "/fleets", "").list("fleets")[0]
 	if f["fleetId"] != e.courier.id || f["couriers"] != float64(admitted) {
 		t.Errorf("of %d changes, of which the last was refused, this is stored: %v", couriers, f)
 	}
+
 	want(t, report(admitted), 200, "") // which changes nothing
 }
 
@@ -409,6 +433,7 @@ func TestPutStore_NoMoreThanTheAccountMayHave(t *testing.T) {
 		e.admin("PATCH", path, `{"limits":{"`+name+`":null}}`)
 		e.admin("PATCH", path, `{"limits":{"`+name+`":1000000}}`)
 	}
+
 	e.admin("PATCH", path, `{"name":"Renamed","limits":{"maxStores":3,"maxPendingStores":1}}`)
 
 	// s1 is Active. One more waits, another may not wait for the same fleet.
@@ -418,6 +443,7 @@ func TestPutStore_NoMoreThanTheAccountMayHave(t *testing.T) {
 	if !a.quota() || !strings.Contains(a.body, "1 stores of the account wait for the answer of fleet "+e.courier.id) {
 		t.Errorf("%s", a.body)
 	}
+
 	want(t, e.putStore(e.account, "s3", storeBody(kadikoy, rival.id)), 200, "", "status", "AwaitingFleetApproval")
 	a = want(t, e.putStore(e.account, "s4", storeBody(kadikoy, "")), 409, "TOO_MANY_STORES")
 	if !strings.Contains(a.body, "the account has 3 stores") || !strings.Contains(a.body, "ask the operator") {

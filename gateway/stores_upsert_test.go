@@ -36,6 +36,7 @@ func TestUpsertStore(t *testing.T) {
 		active   = delivery.Active
 		closed   = delivery.Deactivated
 	)
+
 	both, onlyA, onlyB := []*delivery.Fleet{fleetA, fleetB}, []*delivery.Fleet{fleetA}, []*delivery.Fleet{fleetB}
 	for _, c := range []struct {
 		name    string
@@ -75,13 +76,16 @@ func TestUpsertStore(t *testing.T) {
 			if c.before != none {
 				before = storedStore(c.before, c.at)
 			}
+
 			asked := delivery.Store{TaxNumber: "99999999999", Name: "New", Phone: "2169999999", Address: "New street 2", Point: besiktas}
 			if before != nil && c.before != closed {
 				asked.Fleet = before.Fleet // as StoreRequest.Check merges
 			}
+
 			if c.chosen != nil {
 				asked.Fleet = c.chosen.ID
 			}
+
 			now := time.Unix(1000, 0)
 			after, err := upsertStore(before, asked, c.chosen != nil, c.serving, now)
 			if c.after == none {
@@ -90,9 +94,11 @@ func TestUpsertStore(t *testing.T) {
 				}
 				return
 			}
+
 			if err != nil || after.State != c.after {
 				t.Fatalf("got %s, %v; want %s", after.State, err, c.after)
 			}
+
 			if c.with == nil && !after.Fleet.IsZero() || c.with != nil && (after.Fleet != c.with.ID || after.FleetName != c.with.Name) {
 				t.Errorf("fleet = %s %q", after.Fleet, after.FleetName)
 			}
@@ -100,10 +106,12 @@ func TestUpsertStore(t *testing.T) {
 				after.Address != "New street 2" || after.Point != besiktas || !after.UpdatedAt.Equal(now) {
 				t.Errorf("the fields were not taken over: %+v", after)
 			}
+
 			wantRegion := ""
 			if len(c.serving) > 0 {
 				wantRegion = c.serving[0].SubRegion
 			}
+
 			if after.SubRegion != wantRegion {
 				t.Errorf("subRegion = %q", after.SubRegion)
 			}
@@ -140,6 +148,7 @@ func TestUpsertStore_KeepsTheClosingDateWhileActive(t *testing.T) {
 		if c.chosen != nil {
 			asked.Fleet = c.chosen.ID
 		}
+
 		after, err := upsertStore(before, asked, c.chosen != nil, c.serving, time.Now())
 		if err != nil || !after.ClosingDate.Equal(c.want) {
 			t.Errorf("%s: %v, %v", c.name, after.ClosingDate, err)
@@ -154,6 +163,7 @@ func TestSameStore(t *testing.T) {
 	if !sameStore(before, after) {
 		t.Error("only the time differs")
 	}
+
 	after.Phone = "5551112233"
 	if sameStore(before, after) || sameStore(nil, after) {
 		t.Error("a change was taken for none")

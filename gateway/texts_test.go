@@ -50,6 +50,7 @@ func TestRefusals_NameMisspeltMembers(t *testing.T) {
 					t.Errorf("%s is not in %s", named, c.answer.body)
 				}
 			}
+
 			if c.names == nil && strings.Contains(c.answer.body, "did you mean") {
 				t.Errorf("%s", c.answer.body)
 			}
@@ -75,6 +76,7 @@ func TestCreateOrder_ReadsWhatCanBeSeen(t *testing.T) {
 	if !strings.Contains(arabic.body, "character 10 is U+0660") {
 		t.Errorf("%s", arabic.body)
 	}
+
 	wantField(t, e.order(orderBody("POS-2", "recipient.name", `"\u200b\u200b\u202e"`), ""), 422, "INVALID_RECIPIENT", "recipient.name")
 
 	for id, named := range map[string]string{
@@ -87,6 +89,7 @@ func TestCreateOrder_ReadsWhatCanBeSeen(t *testing.T) {
 		}
 		wantField(t, e.order(orderBody("POS-3", "externalStoreId", `"`+id+`"`), ""), 422, "VALIDATION_FAILED", "externalStoreId")
 	}
+
 	want(t, e.putStore(e.account, "s%CC%A7-1", storeBody(kadikoy, "")), 422, "VALIDATION_FAILED")
 }
 

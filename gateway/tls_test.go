@@ -25,6 +25,7 @@ func certificate(t *testing.T) (certFile, keyFile string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
@@ -34,6 +35,7 @@ func certificate(t *testing.T) (certFile, keyFile string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := t.TempDir()
 	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: raw}} {
@@ -41,6 +43,7 @@ func certificate(t *testing.T) (certFile, keyFile string) {
 			t.Fatal(err)
 		}
 	}
+
 	return certFile, keyFile
 }
 
@@ -57,12 +60,14 @@ func TestTLS_FromVersion12On(t *testing.T) {
 		if (err == nil) != ok {
 			t.Errorf("%s: %v", tls.VersionName(version), err)
 		}
+
 		if err == nil {
 			resp.Body.Close()
 			if resp.StatusCode != 404 {
 				t.Errorf("%s: %d", tls.VersionName(version), resp.StatusCode)
 			}
 		}
+
 		client.CloseIdleConnections()
 	}
 }
@@ -71,11 +76,13 @@ func TestTLS_FromVersion12On(t *testing.T) {
 // do not belong together, or are not readable, the one before is.
 func TestCertificate_IsReadAgainWhenItsFilesChange(t *testing.T) {
 	t.Parallel()
+
 	certFile, keyFile := certificate(t)
 	c, err := openCertificate(certFile, keyFile, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c.every = 0
 	served := func() *tls.Certificate {
 		t.Helper()
@@ -85,25 +92,30 @@ func TestCertificate_IsReadAgainWhenItsFilesChange(t *testing.T) {
 		}
 		return got
 	}
+
 	first := served()
 	if served() != first {
 		t.Error("it was read again though nothing has changed")
 	}
+
 	freshCert, freshKey := certificate(t)
 	move := func(from, to string) {
 		t.Helper()
 		if err := os.Rename(from, to); err != nil {
 			t.Fatal(err)
 		}
+
 		later := time.Now().Add(time.Minute) // whatever the file system's clock can tell apart
 		if err := os.Chtimes(to, later, later); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	move(freshCert, certFile)
 	if served() != first {
 		t.Error("a certificate was served with another one's key")
 	}
+
 	move(freshKey, keyFile)
 	second := served()
 	if second == first {

@@ -55,6 +55,7 @@ func TestEveryChange_SentAgainChangesNothingMore(t *testing.T) {
 		// A token changes nothing.
 		"token": true, "fleet_token": true,
 	}
+
 	for _, c := range []struct {
 		route, by, method, path, body string
 		refusal                       string // of the second request; "": it is answered as the first
@@ -94,11 +95,13 @@ func TestEveryChange_SentAgainChangesNothingMore(t *testing.T) {
 			}
 			return e.tryAdmin(c.method, c.path, c.body)
 		}
+
 		first := send()
 		if first.status > 299 {
 			t.Errorf("%s: %d %s", c.route, first.status, first.body)
 			continue
 		}
+
 		entries := entriesOf(t, server.Client)
 
 		second := send()
@@ -135,6 +138,8 @@ func entriesOf(t *testing.T, client *redis.Client) map[string]int64 {
 			entries[streams.Val()] = n
 		}
 	}
+
 	testenv.Must(t, streams.Err())
+
 	return entries
 }

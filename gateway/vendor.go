@@ -44,6 +44,7 @@ func (g *gateway) createOrder(x *requestContext) error {
 	if err != nil {
 		return g.counted(x, err)
 	}
+
 	c := x.creation
 	c.Account, c.IdempotencyKey, c.Body, c.Now = x.account, key, x.body, x.now
 	var created ledger.Created
@@ -55,14 +56,18 @@ func (g *gateway) createOrder(x *requestContext) error {
 		g.simulate(x.draft.PackageNote, c.Candidates)
 		created, x.quota, err = x.ledger.Orders.Create(g.context(x), c)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	x.order, x.first = created.Order.ID, !created.Replayed
 	if created.Replayed {
 		x.ctx.Response.Header.Set("Idempotent-Replayed", "true")
 	}
+
 	g.answerCreated(x, created.Order)
+
 	return nil
 }
 
@@ -76,12 +81,15 @@ func (x *requestContext) readOrder(sandbox bool) (key string, broken, err error)
 	if err = r.End(); err != nil {
 		return "", nil, err
 	}
+
 	f.WrongType, f.Ignored = r.Wrong, r.Ignored
 	if key, err = x.idempotencyKey(x.request.ExternalOrderID.Value); err != nil {
 		return "", nil, err
 	}
+
 	x.request.Sandbox = sandbox
 	x.draft, broken = x.request.Check(&f, x.now)
+
 	return key, broken, nil
 }
 
@@ -110,9 +118,11 @@ func (x *requestContext) idempotencyKey(externalOrderID string) (string, error) 
 	case draftSent && !bytes.Equal(own, draft):
 		return "", delivery.Refuse(delivery.CodeMalformedRequest, "%s and %s differ; send one of them", headerKey, headerDraftKey)
 	}
+
 	if string(key) == externalOrderID {
 		return externalOrderID, nil
 	}
+
 	return string(key), nil
 }
 
@@ -130,6 +140,7 @@ func (x *requestContext) keyIn(header string) (key []byte, sent bool, err error)
 	if !ok {
 		return nil, true, delivery.Invalid(header, `must be a key, or a key in double quotes, with \" for " and \\ for \ within them`)
 	}
+
 	return key, true, delivery.CheckIdempotencyKey(header, key)
 }
 
@@ -148,10 +159,12 @@ func unquoted(value []byte) (key []byte, ok bool) {
 	if !bytes.ContainsAny(inner, `"\`) {
 		return inner, true
 	}
+
 	for i := 0; i < len(inner); i++ {
 		if inner[i] == '"' {
 			return nil, false
 		}
+
 		if inner[i] == '\\' {
 			i++
 			isEscape := i < len(inner) && (inner[i] == '"' || inner[i] == '\\')
@@ -159,8 +172,10 @@ func unquoted(value []byte) (key []byte, ok bool) {
 				return nil, false
 			}
 		}
+
 		key = append(key, inner[i])
 	}
+
 	return key, true
 }
 
@@ -179,6 +194,7 @@ func (g *gateway) simulate(note string, candidates []ledger.Candidate) {
 	if !g.sandbox() {
 		return
 	}
+
 	trigger, _ := delivery.ParseTrigger(note) // Check has accepted it
 	for i := range candidates {
 		candidates[i].NoCouriers = candidates[i].NoCouriers || trigger.Kind == delivery.TriggerFleetUnavailable
@@ -223,6 +239,7 @@ func (g *gateway) cancelOrder(x *requestContext) error {
 	if err = cmp.Or(f.malformed, err); err != nil {
 		return g.counted(x, err)
 	}
+
 	order, quota, err := x.ledger.Orders.Cancel(g.context(x), x.account, x.order, reason, note, x.now)
 	return x.okOrder(order, quota, err)
 }

@@ -51,6 +51,7 @@ func TestWebhookHealth_FailsAndRecovers(t *testing.T) {
 			t.Errorf("%s = %v", name, got[name])
 		}
 	}
+
 	e.attempts(1, failed)
 	e.health(account, "breaker", "open")
 	e.attempts(1, accepted)
@@ -58,6 +59,7 @@ func TestWebhookHealth_FailsAndRecovers(t *testing.T) {
 	if pace, _ := got["paceEventsPerSecond"].(float64); pace <= 0 {
 		t.Errorf("pace %v", got["paceEventsPerSecond"])
 	}
+
 	// Another receiver for which nothing waits is a clean sheet.
 	e.attempts(int(got["waitingEvents"].(float64)), accepted)
 	e.admin("PUT", webhookPath(account), `{"url":"https://elsewhere.vendor.example/"}`)
@@ -81,12 +83,14 @@ func TestWebhookHealth_DeliveriesShowProbes(t *testing.T) {
 	if len(lines) != 4 {
 		t.Fatalf("%d lines: %v", len(lines), lines)
 	}
+
 	wantMembers(t, "probes", lines[0], "probe", true, "probes", 2, "status", "retrying", "httpStatus", 500, "event", "webhook.test", "answer", "out of order")
 	for _, name := range []string{"at", "nextAttemptAt"} {
 		if !strings.HasSuffix(fmt.Sprint(lines[0][name]), "+03:00") {
 			t.Errorf("%s = %v", name, lines[0][name])
 		}
 	}
+
 	wantMembers(t, "an attempt", lines[1], "probe", absent, "probes", absent, "attempt", 1)
 	if n, none := len(deliveries("?status=retrying")), len(deliveries("?status=delivered")); n != 4 || none != 0 {
 		t.Errorf("%d retrying, %d delivered", n, none)
@@ -107,15 +111,18 @@ func TestWebhookHealth_VendorSeesWhatHelps(t *testing.T) {
 			return ledger.AttemptRecord{State: ledger.StateRetrying, Error: "refused address: " + address, NextAt: time.Now().Add(time.Hour)}
 		})
 	}
+
 	a := want(t, e.call("GET", "/webhook", ""), 200, "", "status", "failing", "waitingEvents", 3)
 	names := slices.Sorted(maps.Keys(a.data))
 	if wanted := []string{"lastAttempts", "nextAttemptAt", "status", "statusSince", "successRate", "url", "waitingEvents"}; !slices.Equal(names, wanted) {
 		t.Errorf("%s", a.body)
 	}
+
 	last := a.list("lastAttempts")
 	if len(last) != shownAttempts {
 		t.Fatalf("%d attempts are shown: %s", len(last), a.body)
 	}
+
 	wantMembers(t, "newest", last[0], "event", "webhook.test", "attempt", 1, "status", "retrying", "httpStatus", absent,
 		"error", "refused address: not a public address", "answer", absent)
 	wantMembers(t, "an own port", last[1], "error", "refused address: one of the service's own ports")
@@ -149,10 +156,12 @@ func TestWebhookHealth_PutAndTestProbeAtOnce(t *testing.T) {
 			if _, facts := e.stands(e.account); facts.ProbeRequest != 0 || !facts.Breaker.Open {
 				t.Fatalf("%+v", facts)
 			}
+
 			want(t, asks(e, e.account), 200, "")
 			if _, facts := e.stands(e.account); facts.ProbeRequest == 0 { // by which the worker does not wait
 				t.Fatalf("%+v", facts)
 			}
+
 			e.attempts(1, accepted)
 			e.health(e.account, "breaker", "recovering", "status", "healthy")
 		})
@@ -174,6 +183,7 @@ func TestWebhooks_ListTheWorstFirst(t *testing.T) {
 		names[account.id] = name
 		e.testEvents(account, 1+len(name)/len("Failing, more waiting"))
 	}
+
 	e.attempts(6, func(s *ledger.Scheduled) ledger.AttemptRecord { return outcomes[names[s.Delivery.Account.String()]](s) })
 
 	worstFirst := []string{"Unreachable", "Gone", "Failing", "Failing, more waiting", "Healthy"}
@@ -181,6 +191,7 @@ func TestWebhooks_ListTheWorstFirst(t *testing.T) {
 	if len(listed) == 2 && listed[0]["accountName"] != "Failing" {
 		slices.Reverse(worstFirst[2:4]) // those that have failed for longest come first
 	}
+
 	for query, wanted := range map[string][]string{
 		"": worstFirst, "?status=": worstFirst, "?status=unreachable": worstFirst[:1], "?status=gone": worstFirst[1:2],
 		"?status=failing": worstFirst[2:4], "?status=healthy": worstFirst[4:],
@@ -192,10 +203,12 @@ func TestWebhooks_ListTheWorstFirst(t *testing.T) {
 				t.Errorf("%v", row)
 			}
 		}
+
 		if !slices.Equal(got, wanted) {
 			t.Errorf("%q: %v, want %v", query, got, wanted)
 		}
 	}
+
 	for _, status := range []string{"Healthy", "open", "healthy,gone", "%00"} {
 		wantField(t, e.tryAdmin("GET", "/webhooks?status="+status, ""), 422, "VALIDATION_FAILED", "status")
 	}
@@ -211,9 +224,11 @@ func TestWebhooks_ListTheWorstFirst(t *testing.T) {
 			break
 		}
 	}
+
 	if !slices.Equal(paged, worstFirst) {
 		t.Errorf("by pages %v, want %v", paged, worstFirst)
 	}
+
 	counts := e.admin("GET", "/webhooks?limit=1", "").data["counts"].(map[string]any)
 	wantMembers(t, "counts", counts, "unreachable", 1, "gone", 1, "failing", 2, "healthy", 1)
 	wantPagesRefused(t, e, "/webhooks")
@@ -250,6 +265,7 @@ func TestWebhookSettings_ChangeAndKeep(t *testing.T) {
 		want(t, e.tryAdmin("PATCH", path, step.body), 200, "", members...)
 		e.health(e.account, members...)
 	}
+
 	// The settings are the account's, whatever its URL is, and the operator's: the
 	// vendor cannot lift them.
 	e.admin("PUT", path, `{"url":"https://elsewhere.vendor.example/"}`)
@@ -273,9 +289,11 @@ func TestWebhookSettings_Refusals(t *testing.T) {
 			wantField(t, e.tryAdmin("PATCH", webhookPath(account), body), 422, "VALIDATION_FAILED", field)
 		}
 	}
+
 	for _, body := range []string{`{`, `[]`, `{"maxInFlight":1,"maxInFlight":2}`, `{"maxInFlight":01}`} {
 		want(t, e.tryAdmin("PATCH", webhookPath(account), body), 400, "MALFORMED_REQUEST")
 	}
+
 	e.health(account, "maxInFlight", 7, "maxPerSecond", 8)
 	want(t, e.tryAdmin("GET", webhookPath(bare), ""), 404, "WEBHOOK_NOT_CONFIGURED")
 	want(t, e.tryAdmin("PATCH", webhookPath(bare), `{"maxInFlight":1}`), 404, "WEBHOOK_NOT_CONFIGURED")
@@ -285,6 +303,7 @@ func TestSuccessRate(t *testing.T) {
 	if rate := successRate(0, 0); rate != nil {
 		t.Errorf("without attempts: %v", *rate)
 	}
+
 	for figures, rate := range map[[2]int64]float64{
 		{1, 0}: 1, {0, 1}: 0, {1, 1}: 0.5, {1, 2}: 0.3333, {2, 1}: 0.6667, {999, 1}: 0.999,
 		{1_000_000, 1}: 0.9999, {1, 1_000_000}: 0.0001, {1_000_000, 0}: 1, {0, 1_000_000}: 0,

@@ -48,6 +48,7 @@ func TestReplay_VendorGetsItsOwnEventsSinceATime(t *testing.T) {
 	for i := range 3 {
 		e.cancel(e.created(fmt.Sprint("POS-", 2+i)), "")
 	}
+
 	e.testEvents(other, 1)
 	first := e.attempts(4, accepted)
 
@@ -60,16 +61,19 @@ func TestReplay_VendorGetsItsOwnEventsSinceATime(t *testing.T) {
 		if a := e.call("POST", "/webhook/replay", body); a.status != 200 || a.body != `{"success":true,"data":{"replayed":3}}` || !a.quota() {
 			t.Fatalf("%s: %d %s", form, a.status, a.body)
 		}
+
 		again := e.attempts(3, accepted)
 		if got, wanted := eventsOf(again, e.account), eventsOf(first, e.account); !slices.Equal(got, wanted) {
 			t.Errorf("%s: replayed %v, want %v", form, got, wanted)
 		}
+
 		for _, s := range again {
 			if s.ReplayedAt == 0 || s.Attempts != 0 || time.Until(s.Delivery.Deadline()) < 23*time.Hour {
 				t.Errorf("%s: %+v", form, s)
 			}
 		}
 	}
+
 	wantMembers(t, "the log", e.admin("GET", webhookPath(e.account)+"/deliveries", "").list("deliveries")[0], "replay", true, "status", "delivered")
 	if lines := e.admin("GET", webhookPath(other)+"/deliveries", "").list("deliveries"); len(lines) != 2 {
 		t.Errorf("the other account got something: %v", lines)
@@ -114,10 +118,12 @@ func TestReplay_CountsInTheStoresBucket(t *testing.T) {
 			t.Errorf("%s: %d %s %v", body, a.status, a.body, a.header)
 		}
 	}
+
 	a := want(t, e.call("POST", "/webhook/replay", since(time.Now())), 429, "RATE_LIMITED")
 	if headerInt(a, "Retry-After") < 1 || headerInt(a, "X-RateLimit-Remaining") != 0 {
 		t.Errorf("%v", a.header)
 	}
+
 	want(t, e.putStore(e.account, "s1", storeBody(kadikoy, "")), 429, "RATE_LIMITED")
 	e.replayed(e.account, since(time.Now()), 0) // an operator's
 }
@@ -132,14 +138,17 @@ func TestReplay_EachPageCountsAsARequest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	a := want(t, e.call("POST", "/webhook/replay", since(time.Now().Add(-time.Hour))), 429, "RATE_LIMITED")
 	if headerInt(a, "Retry-After") < 1 || headerInt(a, "X-RateLimit-Remaining") != 0 || !strings.Contains(a.message, "ask for the rest with that time as since") {
 		t.Errorf("%s %v", a.body, a.header)
 	}
+
 	waiting := e.admin("GET", webhookPath(e.account), "").data["waitingEvents"]
 	if waiting != 2000.0 {
 		t.Errorf("%v events are queued, want those of two pages", waiting)
 	}
+
 	e.replayed(e.account, since(time.Now().Add(-time.Hour)), 2001) // an operator's
 }
 
@@ -154,6 +163,7 @@ func TestReplay_SuspendedAccount(t *testing.T) {
 			t.Errorf("%v", a.header)
 		}
 	}
+
 	e.replayed(e.account, since(time.Now().Add(-time.Hour)), 1) // operators may still
 }
 
@@ -186,10 +196,12 @@ func TestAdminReplay_ByEventIDsAndOutcome(t *testing.T) {
 	if err := e.ledger.Webhooks.Publish(t.Context(), notice); err != nil { // while no receiver is registered
 		t.Fatal(err)
 	}
+
 	e.take()
 	if n := len(e.admin("GET", webhookPath(account)+"/deliveries?status=notSent", "").list("deliveries")); n != 1 {
 		t.Fatalf("%d events are recorded as not sent", n)
 	}
+
 	e.receiver(account)
 	e.testEvents(account, 3)
 	e.testEvents(other, 1)
@@ -202,10 +214,12 @@ func TestAdminReplay_ByEventIDsAndOutcome(t *testing.T) {
 			t.Errorf("%s", a.body)
 		}
 	}
+
 	e.replayed(account, fmt.Sprintf(`{"eventIds":[%q,%q,%q]}`, ids[2], ids[0], ids[2]), 2) // an event that is named twice goes once
 	if got, wanted := eventsOf(e.attempts(2, accepted), account), []string{ids[2], ids[0]}; !slices.Equal(got, wanted) {
 		t.Errorf("sent %v, want %v", got, wanted)
 	}
+
 	e.replayed(account, `{"status":"undelivered","since":"`+delivery.FormatTime(e.between())+`"}`, 0)
 	e.replayed(account, `{"status":"undelivered"}`, 1) // the others were delivered since
 	e.between()                                        // what is due in the same millisecond goes in any order
@@ -215,6 +229,7 @@ func TestAdminReplay_ByEventIDsAndOutcome(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
+
 	e.replayed(account, `{"status":"notSent"}`, 0)
 	e.replayed(other, `{"status":"undelivered"}`, 1)
 }
@@ -237,9 +252,11 @@ func TestAdminReplay_Refusals(t *testing.T) {
 			wantField(t, e.tryAdmin("POST", path, body), 422, "VALIDATION_FAILED", field)
 		}
 	}
+
 	for _, body := range []string{`{`, `[]`, `{"since":"a","since":"b"}`} {
 		want(t, e.tryAdmin("POST", path, body), 400, "MALFORMED_REQUEST")
 	}
+
 	for _, body := range []string{`{"since":"` + hour + `"}`, `{"status":"undelivered"}`} {
 		want(t, e.tryAdmin("POST", webhookPath(bare)+"/replay", body), 404, "WEBHOOK_NOT_CONFIGURED")
 	}
@@ -258,6 +275,7 @@ func TestReplay_ManyTimesWaitsOnce(t *testing.T) {
 		want(t, e.call("POST", "/webhook/replay", hour), 200, "", "replayed", 1)
 		e.replayed(e.account, hour, 1)
 	}
+
 	e.health(e.account, "waitingEvents", 1)
 	e.attempts(1, accepted)
 	id := e.account.accountID()
@@ -267,6 +285,7 @@ func TestReplay_ManyTimesWaitsOnce(t *testing.T) {
 			for i = 1, 100000 do redis.call('SADD', replayed, i) end
 		end
 	end`, 0, string(id[:]))
+
 	for _, a := range []answer{e.call("POST", "/webhook/replay", hour), e.tryAdmin("POST", webhookPath(e.account)+"/replay", hour)} {
 		want(t, a, 409, "TOO_MANY_REPLAYS", "retryAfterSeconds", absent)
 		if a.header.Get("Retry-After") != "" || !strings.Contains(a.message, "fix the receiver, then ask again") {

@@ -82,16 +82,19 @@ func (g *gateway) putWebhook(x *requestContext) error {
 	if f.Require("url", body.URL.Set) && fault != "" {
 		f.Invalid("url", fault)
 	}
+
 	if err := f.err(); err != nil {
 		return err
 	}
 	if err := g.auditURL(x, "webhook registered", body.URL.Value); err != nil {
 		return err
 	}
+
 	endpoint, issued, err := x.ledger.Webhooks.SetURL(g.work, x.account, body.URL.Value)
 	if err != nil {
 		return err
 	}
+
 	return x.okSecret(viewWebhook(endpoint, issued))
 }
 
@@ -104,8 +107,10 @@ func (g *gateway) readWebhook(x *requestContext) error {
 	if err != nil {
 		return err
 	}
+
 	view := viewWebhook(endpoint, "")
 	view.LastAttempts = viewAll(attempts, viewLastAttempt)
+
 	return x.okJSON(view)
 }
 
@@ -148,7 +153,9 @@ func (g *gateway) replayOwn(x *requestContext) error {
 	if err := f.err(); err != nil {
 		return err
 	}
+
 	replayed, err := x.ledger.Webhooks.ReplaySince(g.work, x.account, since, func() error { return g.count(x) })
+
 	return show(x, viewReplayed)(replayed, err)
 }
 
@@ -184,6 +191,7 @@ func webhookURLFault(text string, local bool) string {
 	if len(text) > maxWebhookURL {
 		return "must have at most 2048 characters"
 	}
+
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Opaque != "" || u.Hostname() == "" || strings.ContainsAny(text, " \t\r\n"):
@@ -195,14 +203,17 @@ func webhookURLFault(text string, local bool) string {
 	case u.Fragment != "" || strings.Contains(text, "#"):
 		return "must not have a fragment"
 	}
+
 	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
 			return "must have a port from 1 to 65535"
 		}
 	}
+
 	if !publicHost(u.Hostname(), local) {
 		return "must name a public host"
 	}
+
 	return ""
 }
 
@@ -215,11 +226,13 @@ func publicHost(host string, local bool) bool {
 	case address.IsValid():
 		return webhook.PublicAddress(address) || local && address.Unmap().IsLoopback()
 	}
+
 	dot := strings.LastIndexByte(name, '.')
 	switch name[dot+1:] {
 	case "localhost", "local", "localdomain", "internal", "lan", "home", "corp", "intranet":
 		return local
 	}
+
 	return dot > 0 || local
 }
 
@@ -255,12 +268,14 @@ func viewHealth(e *ledger.WebhookEndpoint) healthView {
 		Attempts:       attemptsView{Delivered: e.Delivered, Retried: e.Retried, Undelivered: e.Undelivered, NotSent: e.NotSent},
 		EndpointLimits: e.Limits,
 	}
+
 	switch {
 	case e.BreakerOpen:
 		v.Breaker, v.BreakerSince = "open", formatTime(e.BreakerSince)
 	case e.Pace > 0:
 		v.Breaker, v.Pace = "recovering", e.Pace
 	}
+
 	return v
 }
 
@@ -271,6 +286,7 @@ func successRate(ok, failed int64) *float64 {
 	if ok+failed == 0 {
 		return nil
 	}
+
 	tenThousandths := math.Round(1e4 * float64(ok) / float64(ok+failed))
 	if ok > 0 && failed > 0 {
 		tenThousandths = min(max(tenThousandths, 1), 9999)
@@ -290,18 +306,22 @@ func (g *gateway) changeWebhook(x *requestContext) error {
 		PerSecond strictjson.Raw `json:"maxPerSecond"`
 		healthMembers
 	}
+
 	f := x.form(&body)
 	limits := ledger.EndpointLimits{
 		InFlight:  f.setting("maxInFlight", body.InFlight, maxInFlightSetting),
 		PerSecond: f.setting("maxPerSecond", body.PerSecond, maxPerSecondSetting),
 	}
+
 	if err := f.err(); err != nil {
 		return err
 	}
+
 	endpoint, err := x.ledger.Webhooks.Endpoint(g.work, x.account)
 	if err != nil {
 		return err
 	}
+
 	after := endpoint.Limits
 	take(limits.InFlight >= 0, limits.InFlight, &after.InFlight)
 	take(limits.PerSecond >= 0, limits.PerSecond, &after.PerSecond)
@@ -311,6 +331,7 @@ func (g *gateway) changeWebhook(x *requestContext) error {
 	if err := x.ledger.Webhooks.SetLimits(g.work, x.account, limits); err != nil {
 		return err
 	}
+
 	return show(x, viewHealth)(x.ledger.Webhooks.Endpoint(g.work, x.account))
 }
 
@@ -340,10 +361,12 @@ func (f *form) setting(path string, given strictjson.Raw, most int) int {
 	case given.Text == "":
 		return 0
 	}
+
 	n, err := strconv.Atoi(given.Text)
 	if err != nil || n < 0 || n > most {
 		f.Invalid(path, fmt.Sprintf("must be a whole number from 0 to %d, or null", most))
 	}
+
 	return n
 }
 
@@ -354,6 +377,7 @@ func (g *gateway) listWebhooks(x *requestContext) error {
 	if state != "" && state.Severity() < 0 {
 		return delivery.Invalid("status", "must be healthy, failing, unreachable or gone")
 	}
+
 	limit, err := x.pageLimit()
 	if err != nil {
 		return err
@@ -364,14 +388,17 @@ func (g *gateway) listWebhooks(x *requestContext) error {
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	counts, err := x.ledger.Webhooks.Counts(g.work)
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	owners := make([]delivery.AccountID, len(endpoints))
 	for i, e := range endpoints {
 		owners[i] = e.Account
 	}
+
 	names, err := x.ledger.Webhooks.OwnerNames(g.work, owners)
 	if err := gaps.Allow(err); err != nil {
 		return err
@@ -381,6 +408,7 @@ func (g *gateway) listWebhooks(x *requestContext) error {
 	for i := range views {
 		views[i].AccountName = names[i]
 	}
+
 	return x.okParts(map[string]any{"webhooks": views, "cursor": next, "counts": counts}, gaps)
 }
 
@@ -427,6 +455,7 @@ func (g *gateway) replayEvents(x *requestContext) error {
 		Since    delivery.Text `json:"since"`
 		Status   delivery.Text `json:"status"`
 	}
+
 	f := x.form(&body)
 	if err := f.err(); err != nil { // before a wrong type is taken for an absent field
 		return err
@@ -451,6 +480,7 @@ func (g *gateway) replayEvents(x *requestContext) error {
 	case !status.Set && !hasSince:
 		f.Invalid("eventIds", "is required, or since or status instead of it")
 	}
+
 	from := f.replayFrom("since", body.Since, x.now)
 	if err := f.err(); err != nil {
 		return err
@@ -475,8 +505,10 @@ func (g *gateway) replayEvents(x *requestContext) error {
 		}
 		replayed, err = webhooks.ReplayOutcomes(g.work, x.account, status.Value, from)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return x.okJSON(viewReplayed(replayed))
 }

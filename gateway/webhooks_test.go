@@ -15,19 +15,23 @@ func TestWebhook_RegisterReadTestDelete(t *testing.T) {
 	if !strings.HasPrefix(fmt.Sprint(put.data["secret"]), "whsec_") || put.header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("%s %v", put.body, put.header)
 	}
+
 	read := want(t, e.call("GET", "/webhook", ""), 200, "", "url", "http://127.0.0.1:9000/hook", "secret", absent, "status", put.data["status"])
 	want(t, e.call("PUT", "/webhook", `{"url":"https://vendor.com/hook"}`), 200, "", "secret", absent) // which is shown once
 	if a := want(t, e.call("POST", "/webhook/test", ""), 200, ""); !strings.HasPrefix(a.data["eventId"].(string), "evt_") {
 		t.Errorf("%s", a.body)
 	}
+
 	for _, a := range []answer{put, read} {
 		if limit := headerInt(a, "X-RateLimit-Limit"); limit != 200 && limit != 60 {
 			t.Errorf("the stores bucket is not shown: %v", a.header)
 		}
 	}
+
 	if a := e.call("DELETE", "/webhook", ""); a.status != 200 || a.body != `{"success":true,"data":{}}` {
 		t.Errorf("%d %s", a.status, a.body)
 	}
+
 	want(t, e.call("GET", "/webhook", ""), 404, "WEBHOOK_NOT_CONFIGURED")
 }
 
@@ -162,6 +166,7 @@ func TestWebhookURL_NotationsOfAddresses(t *testing.T) {
 			t.Errorf("%s is accepted", host)
 		}
 	}
+
 	for _, host := range []string{
 		"vendor.com", "VENDOR.COM", "vendor.com.", "a_b.vendor.com", "1.vendor.com", "0x7f.vendor.com", "127.0.0.1.vendor.com",
 		"ÇİĞKÖFTE.com", "中国。com", "xn--fiqs8s.com", "8.8.8.8", "８.８.８.８", "[2606:4700::1111]", "[2606:4700:0:0::1111]", "vendor.com:8443",
@@ -182,6 +187,7 @@ func TestPutWebhook_MeetsADeletion(t *testing.T) {
 		for range 4 {
 			deleting.Go(func() { account.call("DELETE", "/webhook", "") })
 		}
+
 		put := account.call("PUT", "/webhook", `{"url":"https://example.com/hook"}`)
 		deleting.Wait()
 

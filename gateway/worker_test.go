@@ -55,9 +55,11 @@ func (e *env) events(n int, accounts ...party) (all []*ledger.Delivery) {
 			e.Fatal(err)
 		}
 	}
+
 	for _, s := range e.attempts(n, accepted) {
 		all = append(all, s.Delivery)
 	}
+
 	return all
 }
 
@@ -68,9 +70,11 @@ func (e *env) wantEvents(wanted map[party][]delivery.EventType) {
 	for _, kinds := range wanted {
 		n += len(kinds)
 	}
+
 	for _, d := range e.events(n, slices.Collect(maps.Keys(wanted))...) {
 		got[d.Account.String()] = append(got[d.Account.String()], d.Type)
 	}
+
 	for account, kinds := range wanted {
 		slices.Sort(kinds)
 		slices.Sort(got[account.id])
@@ -117,6 +121,7 @@ func (e *env) opens(account party) (hold time.Time) {
 		step.Endpoint(account.accountID(), &ledger.EndpointChange{
 			Breaker: &ledger.Breaker{Open: true, Failures: 3, Since: now.UnixMilli(), Hold: hold.UnixMilli()}})
 	}))
+
 	return hold
 }
 
@@ -127,6 +132,7 @@ func (e *env) stands(account party) (partition int, facts *ledger.Facts) {
 	for p := range e.ledger.Partitions() {
 		endpoints = append(endpoints, ledger.EndpointAt{Partition: p, Account: account.accountID()})
 	}
+
 	found, err := e.ledger.Ownership.EndpointFacts(e.Context(), endpoints)
 	testenv.Must(e, err)
 	for p, facts := range found {
@@ -134,7 +140,9 @@ func (e *env) stands(account party) (partition int, facts *ledger.Facts) {
 			return p, facts
 		}
 	}
+
 	e.Fatalf("%s has no receiver", account.id)
+
 	return 0, nil
 }
 
@@ -151,6 +159,7 @@ func (e *env) attempts(n int, outcome func(*ledger.Scheduled) ledger.AttemptReco
 			e.Fatalf("%d of %d events are due", len(made), n)
 		}
 	}
+
 	return made
 }
 

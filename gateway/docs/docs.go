@@ -83,6 +83,7 @@ func Private(base string) Site {
 		{"fleet in OpenAPI 3.0", "/api/fleet/v1/openapi-3.0.json"},
 		{"admin.yaml", "/api/admin/v1/openapi.yaml"}, {"admin.json", "/api/admin/v1/openapi.json"},
 		{"admin in OpenAPI 3.0", "/api/admin/v1/openapi-3.0.json"}}
+
 	s := newSite(links)
 	s.addAPI("", "fleet", at(base, openapi.Fleet), links)
 	s.addAPI("admin", "admin", at(base, openapi.Admin), links)
@@ -97,12 +98,14 @@ func newSite(links []link) Site {
 			content, err := pages.ReadFile("pages/docs." + name)
 			return pack(kind, content), err
 		})
+
 		viewer := map[string]string{"css": "swagger-ui.css", "js": "swagger-ui-bundle.js"}[name]
 		s.add(viewer, func() (*File, error) {
 			packed, err := static.FS.ReadFile(viewer + ".gz")
 			return newFile(kind, packed), err
 		})
 	}
+
 	return s
 }
 

@@ -91,6 +91,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 		b = append(b, ':')
 		b = append(b, value...)
 	}
+
 	return append(b, '}'), nil
 }
 
@@ -115,6 +116,7 @@ func parse(document []byte) (object, error) {
 	if !ok {
 		return nil, fmt.Errorf("the document is %T, not an object", content)
 	}
+
 	return parsed, nil
 }
 
@@ -164,6 +166,7 @@ func documentTo30(document object) (object, error) {
 			converted = append(converted, member{m.name, value})
 		}
 	}
+
 	return converted, nil
 }
 
@@ -206,6 +209,7 @@ func partTo30(name string, value any) (any, error) {
 			}
 			converted = append(converted, member{m.name, part})
 		}
+
 		return converted, nil
 	case []any:
 		converted := make([]any, 0, len(value))
@@ -237,6 +241,7 @@ func schemasTo30(value any) (any, error) {
 		}
 		converted = append(converted, member{m.name, schema})
 	}
+
 	return converted, nil
 }
 
@@ -274,6 +279,7 @@ func schemaTo30(value any) (any, error) {
 	if kind == "array" && !hasItems {
 		converted = converted.with("items", object{})
 	}
+
 	return converted, nil
 }
 
@@ -288,7 +294,9 @@ func referenceTo30(reference any, schema object) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	around, _ := converted.(object)
+
 	return around.with("allOf", []any{object{{"$ref", reference}}}), nil
 }
 
@@ -349,6 +357,7 @@ func typeTo30(schema object, value any) (object, error) {
 		// 3.0 has no type of null alone: it is a nullable text that can be nothing else.
 		return schema.with("type", "string").with("nullable", true).with("enum", []any{nil}), nil
 	}
+
 	if len(types) != 1 {
 		return nil, fmt.Errorf("%v: OpenAPI 3.0 has one type, which may be nullable", value)
 	}
@@ -357,6 +366,7 @@ func typeTo30(schema object, value any) (object, error) {
 	if withNull {
 		schema = schema.with("nullable", true)
 	}
+
 	return schema, nil
 }
 
@@ -376,6 +386,7 @@ func constTo30(schema object, value any) (object, error) {
 		default:
 			return nil, fmt.Errorf("%v: OpenAPI 3.0 has no such single value", value)
 		}
+
 		schema = schema.with("type", kind)
 	}
 
@@ -404,6 +415,7 @@ func alternativesTo30(schema object, keyword member) (object, error) {
 		}
 		converted = append(converted, inner)
 	}
+
 	return schema.with(keyword.name, converted), nil
 }
 

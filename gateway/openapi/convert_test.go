@@ -32,10 +32,12 @@ func plain(t *testing.T, document any) any {
 			t.Fatal(err)
 		}
 	}
+
 	var content any
 	if err := json.Unmarshal(text, &content); err != nil {
 		t.Fatal(err)
 	}
+
 	return content
 }
 
@@ -45,6 +47,7 @@ func TestJSON_SaysWhatTheYAMLSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
+
 		if !reflect.DeepEqual(plain(t, load(t, text)), plain(t, load(t, document))) {
 			t.Errorf("%s.json is another document than %s.yaml", name, name)
 		}
@@ -77,6 +80,7 @@ func TestJSON30_IsAValidDocumentWithTheSameOperations(t *testing.T) {
 		if got, want := len(converted.Components.Schemas), len(original.Components.Schemas); got != want {
 			t.Errorf("%s has %d schemas, want %d", name, got, want)
 		}
+
 		webhooks, _ := converted.Extensions["x-webhooks"].(map[string]any)
 		if len(webhooks) != len(original.Webhooks) {
 			t.Errorf("%s has the webhooks %v, want %d of them", name, webhooks, len(original.Webhooks))
@@ -105,10 +109,12 @@ func only31(value any, path string) (found []string) {
 		if isReference && len(value) > 1 {
 			found = append(found, path+": members beside $ref")
 		}
+
 		for name, inner := range value {
 			if name == "example" || name == "examples" && !isList(inner) || name == "enum" || name == "default" {
 				continue
 			}
+
 			isName := strings.HasSuffix(path, "/properties") || strings.HasSuffix(path, "/schemas")
 			_, isFlag := inner.(bool)
 			switch {
@@ -118,6 +124,7 @@ func only31(value any, path string) (found []string) {
 				strings.HasPrefix(name, "exclusive") && !isFlag:
 				found = append(found, path+"/"+name)
 			}
+
 			found = append(found, only31(inner, path+"/"+name)...)
 		}
 	case []any:
@@ -125,6 +132,7 @@ func only31(value any, path string) (found []string) {
 			found = append(found, only31(inner, fmt.Sprintf("%s/%d", path, i))...)
 		}
 	}
+
 	return found
 }
 
@@ -183,10 +191,12 @@ paths:
         '201': {content: {application/json: {schema: {const: 1}, examples: {a: {value: {const: 1}}}}}}
 webhooks: {a: {post: {requestBody: {content: {application/json: {schema: {const: 1}}}}}}}
 `))
+
 	const want = `{"openapi":"3.0.3","info":{"title":"A","version":"v1"},"paths":{"/a":{"get":{"responses":{` +
 		`"200":{"$ref":"#/components/responses/A"},` +
 		`"201":{"content":{"application/json":{"schema":{"type":"integer","enum":[1]},"examples":{"a":{"value":{"const":1}}}}}}}}}},` +
 		`"x-webhooks":{"a":{"post":{"requestBody":{"content":{"application/json":{"schema":{"type":"integer","enum":[1]}}}}}}}}`
+
 	if err != nil || string(text) != want {
 		t.Errorf("%s, %v, want\n%s", text, err, want)
 	}
@@ -221,6 +231,7 @@ func TestJSON30_RefusesWhatItCannotSay(t *testing.T) {
 			t.Errorf("%s: %s, %v, want an error with %q", text, converted, err, reason)
 		}
 	}
+
 	if text, err := JSON([]byte("a: [")); err == nil {
 		t.Errorf("text that is no YAML becomes %s", text)
 	}

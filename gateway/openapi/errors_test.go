@@ -60,6 +60,7 @@ func TestErrors_TableIsUpToDate(t *testing.T) {
 		}
 		return
 	}
+
 	if Errors != table.String() {
 		t.Error("ERRORS.md is out of date: go test ./gateway/openapi -write")
 	}
@@ -78,6 +79,7 @@ func TestErrors_TableHasEveryCode(t *testing.T) {
 		}
 		delete(undocumented, row.code)
 	}
+
 	for code := range undocumented {
 		t.Errorf("%s is not documented", code)
 	}
@@ -103,6 +105,7 @@ func errorCodes(t *testing.T) map[errorCode][]string {
 			if isKnown && first != row {
 				t.Errorf("%s says something else in the %s API than in another one", name, api)
 			}
+
 			byName[name] = row
 
 			apis[row] = append(apis[row], api)
@@ -111,6 +114,7 @@ func errorCodes(t *testing.T) map[errorCode][]string {
 			}
 		}
 	}
+
 	return apis
 }
 
@@ -132,6 +136,7 @@ func errorCodeOf(t *testing.T, api, name string, schema *openapi3.Schema) errorC
 	if !isComplete {
 		t.Errorf("%s of the %s API has no description, no number as x-status, or no text as x-again or x-do", name, api)
 	}
+
 	return row
 }
 

@@ -85,6 +85,7 @@ func (f *Fields) add(path string, dst any) bool {
 	default:
 		return false
 	}
+
 	keys := strings.Split(path, ".")
 	for _, key := range keys[:len(keys)-1] {
 		at := f.find(key, 0)
@@ -94,7 +95,9 @@ func (f *Fields) add(path string, dst any) bool {
 		}
 		f = f.members[at].below
 	}
+
 	f.members = append(f.members, member{key: keys[len(keys)-1], path: path, dst: dst})
+
 	return true
 }
 
@@ -129,9 +132,11 @@ func (r *Reader) Object(path string, into *Fields) bool {
 	if !r.expect('{', path, "must be an object") {
 		return false
 	}
+
 	if path != "" {
 		path += "."
 	}
+
 	r.fields(into, path)
 	return true
 }
@@ -150,12 +155,14 @@ func (r *Reader) fields(into *Fields, prefix string) {
 			r.Skip()
 			return
 		}
+
 		next = at + 1
 		m := &into.members[at]
 		path := m.path
 		if prefix != "" {
 			path = prefix + path
 		}
+
 		switch dst := m.dst.(type) {
 		case *delivery.Text:
 			r.readText(path, dst)
@@ -180,11 +187,13 @@ func (r *Reader) readTexts(path string) []string {
 	if !r.expect('[', path, "must be an array") {
 		return nil
 	}
+
 	list := []string{}
 	r.array(func(i int) {
 		var t delivery.Text
 		r.readText(fmt.Sprintf("%s[%d]", path, i), &t)
 		list = append(list, t.Value)
 	})
+
 	return list
 }

@@ -88,6 +88,7 @@ func (r *Reader) root(c byte, otherwise string) bool {
 	default:
 		r.fail(otherwise)
 	}
+
 	return false
 }
 
@@ -107,6 +108,7 @@ func (r *Reader) readNumber(path string, dst *delivery.Number) {
 		r.mismatch(path, message)
 		return
 	}
+
 	dst.Literal, dst.Set = r.number(), true
 }
 
@@ -117,6 +119,7 @@ func (r *Reader) readBool(path string) *bool {
 		r.mismatch(path, "must be true or false, without quotes")
 		return nil
 	}
+
 	value := r.peek() == 't'
 	r.Skip()
 	return &value
@@ -177,6 +180,7 @@ func (r *Reader) object(each func(key string)) {
 	if !r.enter() {
 		return
 	}
+
 	var keys keySet
 	for first := true; r.more('}', first); first = false {
 		if c := r.peek(); c != '"' {
@@ -187,21 +191,26 @@ func (r *Reader) object(each func(key string)) {
 			case !first && c == '}':
 				what += "; no comma stands before }"
 			}
+
 			r.fail(what)
 			return
 		}
+
 		key := r.text()
 		if r.err == nil && !keys.add(key) {
 			r.duplicate(key)
 		}
+
 		if r.space(); !r.take(':') {
 			r.fail("a colon is expected")
 			return
 		}
+
 		if each(key); r.err != nil {
 			return
 		}
 	}
+
 	r.depth--
 }
 
@@ -211,6 +220,7 @@ func (r *Reader) duplicate(key string) {
 		r.fail(message)
 		return
 	}
+
 	if r.Duplicate == "" {
 		r.Duplicate = message
 	}
@@ -232,21 +242,26 @@ func (s *keySet) add(key string) bool {
 		s.many[key] = struct{}{}
 		return !found
 	}
+
 	for i := range s.few[:s.count] {
 		if s.few[i] == key {
 			return false
 		}
 	}
+
 	if s.count < fewKeys {
 		s.few[s.count] = key
 		s.count++
 		return true
 	}
+
 	s.many = make(map[string]struct{}, 4*fewKeys)
 	for _, k := range s.few {
 		s.many[k] = struct{}{}
 	}
+
 	s.many[key] = struct{}{}
+
 	return true
 }
 
@@ -254,11 +269,13 @@ func (r *Reader) array(each func(index int)) {
 	if !r.enter() {
 		return
 	}
+
 	for i := 0; r.more(']', i == 0); i++ {
 		if each(i); r.err != nil {
 			return
 		}
 	}
+
 	r.depth--
 }
 
@@ -266,11 +283,14 @@ func (r *Reader) enter() bool {
 	if r.err != nil {
 		return false
 	}
+
 	if r.depth++; r.depth > MaxDepth {
 		r.fail("too many levels of nesting")
 		return false
 	}
+
 	r.pos++
+
 	return true
 }
 
@@ -288,7 +308,9 @@ func (r *Reader) more(closing byte, first bool) bool {
 		r.fail("a comma or a closing bracket is expected")
 		return false
 	}
+
 	r.space()
+
 	return r.err == nil
 }
 
@@ -332,6 +354,7 @@ func (r *Reader) text() string {
 		r.fail("a string is expected")
 		return ""
 	}
+
 	start := r.pos
 	for i := start; i < len(r.src); i++ {
 		switch c := r.src[i]; {
@@ -346,8 +369,10 @@ func (r *Reader) text() string {
 			return ""
 		}
 	}
+
 	r.pos = len(r.src)
 	r.fail("a string has no end")
+
 	return ""
 }
 
@@ -355,6 +380,7 @@ func (r *Reader) escapedText(start, escape int) string {
 	if r.unescaped == nil {
 		r.unescaped = make([]byte, 0, 128)
 	}
+
 	out := r.unescaped[:0]
 	out = append(out, r.src[start:escape]...)
 	for r.pos = escape; r.pos < len(r.src); {
@@ -375,7 +401,9 @@ func (r *Reader) escapedText(start, escape int) string {
 			r.pos++
 		}
 	}
+
 	r.fail("a string has no end")
+
 	return ""
 }
 
@@ -384,6 +412,7 @@ func (r *Reader) escape(out []byte) []byte {
 		r.fail("an escape has no end")
 		return out
 	}
+
 	const written, meant = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
 	c := r.src[r.pos+1]
 	i := strings.IndexByte(written, c)
@@ -394,7 +423,9 @@ func (r *Reader) escape(out []byte) []byte {
 		r.fail("no such escape")
 		return out
 	}
+
 	r.pos += 2
+
 	return append(out, meant[i])
 }
 
@@ -406,16 +437,19 @@ func (r *Reader) unicodeEscape(out []byte) []byte {
 		r.fail("four hex digits are expected")
 		return out
 	}
+
 	r.pos += 6
 	if !utf16.IsSurrogate(first) {
 		return utf8.AppendRune(out, first)
 	}
+
 	if second, ok := r.codeUnit(r.pos); ok {
 		if pair := utf16.DecodeRune(first, second); pair != utf8.RuneError {
 			r.pos += 6
 			return utf8.AppendRune(out, pair)
 		}
 	}
+
 	return utf8.AppendRune(out, utf8.RuneError)
 }
 
@@ -436,10 +470,12 @@ func (r *Reader) number() string {
 		_ = r.take('+') || r.take('-')
 		ok = r.digits()
 	}
+
 	if !ok {
 		r.fail("a digit is expected")
 		return ""
 	}
+
 	return r.src[start:r.pos]
 }
 

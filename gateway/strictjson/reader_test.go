@@ -49,6 +49,7 @@ func value(r *Reader) any {
 		r.readNumber("", &n)
 		return json.Number(n.Literal)
 	}
+
 	return nil
 }
 
@@ -58,6 +59,7 @@ func TestReader_RefusesAsMalformed(t *testing.T) {
 	for i := range 100 {
 		fmt.Fprintf(manyKeys, `"k%d":1,`, i)
 	}
+
 	for _, body := range []string{
 		"", " \n", "[]", `"a"`, "1", "null", "{", `{"a"`, `{"a":`, `{"a":"b`, `{"a":"b\`, `{"a":1,}`, `{,"a":1}`, `{"a":1,,"b":2}`, `{"a":1 "b":2}`, `{"a" 1}`, `{"a":}`,
 		`{a:1}`, `{'a':1}`, `{} {}`, "{}\x00", "\ufeff{}", `{/*x*/}`, "{\"a\":\"b\nc\"}", "{\"a\":\"b\x00c\"}", "{\"a\":\"\\n\tc\"}", "{\"a\n\":1}", "{\"a\":\"\xff\"}",
@@ -111,6 +113,7 @@ func standard(t *testing.T, body string) map[string]any {
 	if !json.Valid([]byte(body)) {
 		t.Fatalf("encoding/json finds %q invalid", body)
 	}
+
 	return want
 }
 
@@ -149,6 +152,7 @@ func TestRoot_NotesWrongTypesAndReadsOn(t *testing.T) {
 		{Field: "a", Message: "must be an array"}, {Field: "b", Message: "must be true or false, without quotes"},
 		{Field: "c.d.n", Message: "must be a number"},
 	}
+
 	unknown := []Unknown{
 		{Path: "c.d.m", Known: []string{"n"}}, {Path: "c.e", Known: []string{"d"}},
 		{Path: "x", Known: []string{"s", "n", "b", "r", "a", "o", "c"}},
@@ -167,6 +171,7 @@ func TestRoot_BoundsWhatItNotesOfUnknownMembers(t *testing.T) {
 	for i := range 10_000 {
 		fmt.Fprintf(&body, `, "x%d": 1`, i)
 	}
+
 	body.WriteString(`}`)
 
 	var got struct {
@@ -201,10 +206,12 @@ func TestReader_ArrayAtTheRoot(t *testing.T) {
 		isObject := r.Object(fmt.Sprintf("[%d]", i), fields)
 		got = append(got, fmt.Sprint(isObject, e.Number.Literal))
 	})
+
 	if err := r.End(); err != nil || strings.Join(got, ",") != "true1,true,false" ||
 		len(r.Wrong) != 2 || r.Wrong[0].Field != "[1].n" || r.Wrong[1].Field != "[2]" {
 		t.Errorf("%v, %v, %v", err, got, r.Wrong)
 	}
+
 	r = New(`{}`)
 	if r.RootArray(func(int) { r.Skip() }); r.End() == nil {
 		t.Error("an object passed for an array")
@@ -220,6 +227,7 @@ func FuzzReader(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, body string) {
 		got, err := collect(body)
 		if err != nil {
@@ -245,6 +253,7 @@ func TestReader_NotesDuplicatesOfOneElement(t *testing.T) {
 		r.Object("", fields)
 		noted = append(noted, r.Duplicate)
 	})
+
 	want := []string{"", `the key "a" occurs twice in one object`, `the key "" occurs twice in one object`, ""}
 	if err := r.End(); err != nil || !slices.Equal(noted, want) {
 		t.Errorf("%q, %v", noted, err)

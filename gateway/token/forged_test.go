@@ -101,6 +101,7 @@ func TestVerify_Algorithms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	header := func(alg string) string { return strings.Replace(plainHeader, `"HS256"`, alg, 1) }
 	signedRSA := func(header string) string {
@@ -112,6 +113,7 @@ func TestVerify_Algorithms(t *testing.T) {
 		}
 		return input + "." + base64.RawURLEncoding.EncodeToString(signature)
 	}
+
 	jwk := `,"jwk":{"kty":"oct","k":"` + base64.RawURLEncoding.EncodeToString(key('x')) + `"}}`
 	tokens := []string{
 		signedRSA(header(`"RS256"`)), forge(plainHeader, said(), public, sha256.New), signedRSA(plainHeader), forge(header(`"HS512"`), said(), key('a'), sha512.New),
@@ -121,11 +123,13 @@ func TestVerify_Algorithms(t *testing.T) {
 		forge(strings.Replace(plainHeader, `}`, `,"jku":"https://evil.example/k"}`, 1), said(), key('x'), sha256.New),
 		forge(strings.Replace(plainHeader, `}`, `,"x5u":"https://evil.example/k"}`, 1), said(), key('x'), sha256.New),
 	}
+
 	for _, alg := range []string{`"none"`, `"None"`, `"NONE"`, `"nOnE"`, `""`, `"hs256"`, `"HS256 "`, `null`, `256`, `["HS256"]`, `{"alg":"HS256"}`} {
 		input := encode(header(alg)) + "." + encode(said())
 		tokens = append(tokens, input+".")
 		tokens = append(tokens, ownSigned(header(alg), said()))
 	}
+
 	tokens = append(tokens, ownSigned(`{"kid":"a","typ":"JWT"}`, said()))
 	refused(t, a, tokens)
 }
@@ -141,9 +145,11 @@ func TestVerify_KeyIDs(t *testing.T) {
 		forge(header(`"kid":"a' UNION SELECT 'x"`), said(), []byte("x"), sha256.New), forge(header(`"kid":""`), said(), nil, sha256.New),
 		ownSigned(header(`"kid":"`+strings.Repeat("a", 9000)+`"`), said()),
 	}
+
 	for _, kid := range []string{`"A"`, `" a"`, `"a "`, `"a\u0000"`, `null`, `1`, `true`, `["a"]`, `{"a":1}`} {
 		tokens = append(tokens, ownSigned(header(`"kid":`+kid), said()))
 	}
+
 	refused(t, a, tokens)
 }
 
@@ -153,17 +159,20 @@ func TestVerify_Forms(t *testing.T) {
 	if _, err := a.parse(good); err != nil {
 		t.Fatalf("the untouched token of this test is refused: %v", err)
 	}
+
 	parts := strings.Split(good, ".")
 	h, c, s := parts[0], parts[1], parts[2]
 	signature, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	signed := func(h, c string) string { // in another encoding, with the signature of just that
 		mac := hmac.New(sha256.New, key('a'))
 		mac.Write([]byte(h + "." + c))
 		return h + "." + c + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 	}
+
 	std := base64.StdEncoding.EncodeToString
 	refused(t, a, []string{
 		"", "abc", h + "." + c, h + "." + c + ".", h + "." + c + "." + encode(string(key('x'))), h + "." + encode(said("5d9a", "5d9b")) + "." + s, "..", good + "." + s,
@@ -193,6 +202,7 @@ func TestVerify_EveryBitCounts(t *testing.T) {
 	if _, _, err := used.Verify(good, now, now); err != nil {
 		t.Fatal(err)
 	}
+
 	refuse := func(i int, letter byte) {
 		changed := bytes.Clone(good)
 		changed[i] = letter
@@ -208,6 +218,7 @@ func TestVerify_EveryBitCounts(t *testing.T) {
 			refuse(i, good[i]^1<<bit)
 		}
 	}
+
 	// Two bits of the signature's last letter decode to nothing.
 	last := len(good) - 1
 	for _, letter := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") {
@@ -232,6 +243,7 @@ func TestVerify_OnlyWhatWasIssued(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	material := []string{string(issue(t, a, now)), second,
 		string(issue(t, authority(t, ring("a"), Fleet, "production"), now)), string(issue(t, authority(t, ring("x"), Vendor, "production"), now))}
 	issued := map[string][16]byte{material[0]: subject, material[1]: other}
@@ -246,6 +258,7 @@ func TestVerify_OnlyWhatWasIssued(t *testing.T) {
 			end := rapid.IntRange(len(from)-2, len(from)).Draw(t, "end")
 			text += from[start:end]
 		}
+
 		got, _, err := a.Verify([]byte(text), now, now)
 		if want, ok := issued[text]; ok {
 			if err != nil || got != want {

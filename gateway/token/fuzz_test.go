@@ -21,17 +21,21 @@ func isIssued(text string, keys map[string][]byte) bool {
 	if len(parts) != 3 {
 		return false
 	}
+
 	var header struct {
 		Alg string `json:"alg"`
 		Kid string `json:"kid"`
 	}
+
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(parts[0])
 	if err != nil || json.Unmarshal(raw, &header) != nil || header.Alg != "HS256" {
 		return false
 	}
+
 	mac := hmac.New(sha256.New, keys[header.Kid])
 	mac.Write([]byte(parts[0] + "." + parts[1]))
 	signature, err := base64.RawURLEncoding.Strict().DecodeString(parts[2])
+
 	return err == nil && keys[header.Kid] != nil && hmac.Equal(signature, mac.Sum(nil))
 }
 
@@ -48,6 +52,7 @@ func FuzzVerify_Forged(f *testing.F) {
 		string(issue(f, authority(f, ring("z"), Vendor, "production"), now)), string(issue(f, authority(f, keys, Fleet, "production"), now))} {
 		f.Add([]byte(seed))
 	}
+
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, at := range []time.Time{now, now.Add(2 * Lifetime)} {
 			who, _, err := a.Verify(raw, at, at)
@@ -78,6 +83,7 @@ func FuzzVerify_Claims(f *testing.F) {
 	} {
 		f.Add([]byte(seed[0]), []byte(seed[1]))
 	}
+
 	f.Fuzz(func(t *testing.T, header, claims []byte) {
 		text := base64.RawURLEncoding.EncodeToString(header) + "." + base64.RawURLEncoding.EncodeToString(claims)
 		mac := hmac.New(sha256.New, keys.Keys["a"])
@@ -86,13 +92,16 @@ func FuzzVerify_Claims(f *testing.F) {
 		if errors.Is(err, ErrInvalid) {
 			return
 		}
+
 		var said struct {
 			Iss, Sub string
 			Exp      json.Number
 		}
+
 		if json.Unmarshal(claims, &said) != nil || said.Iss != issuer || !bytes.Contains(header, []byte("HS256")) || said.Exp == "" {
 			t.Fatalf("%s %s was taken: %v", header, claims, err)
 		}
+
 		if err == nil {
 			if id, parsed := uuid.Parse(said.Sub); parsed != nil || id != who || len(said.Sub) != 36 {
 				t.Fatalf("%s was taken for %x", claims, who)

@@ -62,6 +62,7 @@ func NewAuthority(keys config.Keyring, api API, environment string) (*Authority,
 	if len(keys.Keys[keys.Current]) == 0 {
 		return nil, errors.New("tokens: there is no current signing key")
 	}
+
 	audience := string(api) + ":" + environment
 	return &Authority{
 		keys:     keys,
@@ -85,11 +86,13 @@ func (a *Authority) Issue(subject [16]byte, now time.Time) (string, error) {
 		IssuedAt:  jwt.NewNumericDate(now),
 		ExpiresAt: jwt.NewNumericDate(now.Add(Lifetime)),
 	})
+
 	t.Header["kid"] = a.keys.Current
 	signed, err := t.SignedString(a.keys.Keys[a.keys.Current])
 	if err != nil {
 		return "", fmt.Errorf("sign token: %w", err)
 	}
+
 	return signed, nil
 }
 
@@ -111,6 +114,7 @@ func (a *Authority) Verify(raw []byte, earlier, later time.Time) (subject [16]by
 		}
 		a.verified.put(text, v)
 	}
+
 	isOfFuture := v.begins > later.Add(futureTolerance).Unix()
 	if isOfFuture {
 		return subject, 0, ErrInvalid
@@ -118,6 +122,7 @@ func (a *Authority) Verify(raw []byte, earlier, later time.Time) (subject [16]by
 	if earlier.Unix() >= v.expires {
 		return subject, 0, ErrExpired
 	}
+
 	return v.subject, v.issued, nil
 }
 
@@ -126,15 +131,19 @@ func (a *Authority) parse(text string) (verified, error) {
 	if len(text) > maxLength || strings.ContainsFunc(text, outsideAlphabet) {
 		return verified{}, ErrInvalid
 	}
+
 	var said claims
 	if _, err := a.parser.ParseWithClaims(text, &said, a.keyOf); err != nil {
 		return verified{}, ErrInvalid
 	}
+
 	subject, err := uuid.Parse(said.Subject)
 	if err != nil || len(said.Subject) != 36 {
 		return verified{}, ErrInvalid
 	}
+
 	begins := max(said.IssuedAt, said.NotBefore)
+
 	return verified{subject: subject, issued: int64(said.IssuedAt), begins: int64(begins), expires: int64(said.ExpiresAt)}, nil
 }
 
@@ -197,11 +206,13 @@ func (c *cache) get(token []byte) (verified, bool) {
 		c.mu.RUnlock()
 		return v, true
 	}
+
 	v, old := c.old[string(token)]
 	c.mu.RUnlock()
 	if old {
 		c.put(string(token), v)
 	}
+
 	return v, old
 }
 

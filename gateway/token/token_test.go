@@ -64,6 +64,7 @@ func TestAuthority_ExpiresAfterAnHour(t *testing.T) {
 		if fresh {
 			a = authority(t, ring("a"), Vendor, "production")
 		}
+
 		if _, _, err := a.Verify(issued, now.Add(Lifetime-time.Second), now.Add(Lifetime-time.Second)); err != nil {
 			t.Errorf("one second before: %v", err)
 		}
@@ -71,6 +72,7 @@ func TestAuthority_ExpiresAfterAnHour(t *testing.T) {
 			t.Errorf("after: %v", err)
 		}
 	}
+
 	// A token that had expired before this process ever saw it, by the real
 	// clock too.
 	old := issue(t, a, time.Now().Add(-2*time.Hour))
@@ -110,6 +112,7 @@ func TestCache_IsBoundedAndKeepsWhatIsUsed(t *testing.T) {
 			t.Fatalf("a used token was dropped after %d others", i)
 		}
 	}
+
 	if n := len(c.young) + len(c.old); n > 2*cacheSize {
 		t.Errorf("%d tokens are kept", n)
 	}
