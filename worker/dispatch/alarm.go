@@ -58,5 +58,6 @@ func (a *alarms) Pop() any {
 	(*a)[last] = nil
 	*a = (*a)[:last]
 	e.alarm.index = notSet
+
 	return e
 }

@@ -52,6 +52,7 @@ func (r *Role) make(ctx context.Context, a *attempt, now time.Time, mayBegin fun
 		a.ending, a.next = deferred, next
 		return
 	}
+
 	body := appendBody(make([]byte, 0, usualBody), a.Delivery)
 	header, err := headers(a, a.signed, body)
 	if err != nil {
@@ -59,19 +60,23 @@ func (r *Role) make(ctx context.Context, a *attempt, now time.Time, mayBegin fun
 		r.conclude(a, unsignable)
 		return
 	}
+
 	identity := r.promise(a, header)
 	request := sender.Request{URL: a.receiver.URL, Header: header, Body: body, MayBegin: mayBegin}
 	answered := r.sender.Send(ctx, request)
 	if answered.NotBegun {
 		return
 	}
+
 	r.trace(a, identity, now, answered)
 	if ctx.Err() != nil && !answered.OK() && answered.Status == 0 {
 		return // cut off by the shutdown: unknown, so it is sent again
 	}
+
 	if answered.OK() && r.triggered(a.Delivery, delivery.TriggerDuplicate) {
 		r.sender.Send(ctx, request)
 	}
+
 	r.conclude(a, answered)
 }
 
@@ -116,9 +121,11 @@ func (a *attempt) result() result {
 		isGone: a.answer.Status == http.StatusGone,
 		proven: a.ending == delivered && a.Type == delivery.WebhookTest,
 	}
+
 	if slices.Contains(busy, a.answer.Status) {
 		r.pause = max(a.wait().Milliseconds(), 1)
 	}
+
 	return r
 }
 
@@ -128,6 +135,7 @@ func (a *attempt) record() ledger.AttemptRecord {
 		Attempt: a.number, At: a.started, State: ledger.StateRetrying, HTTPStatus: a.answer.Status, Error: a.errorText(),
 		Millis: a.answer.Took.Milliseconds(), Replay: a.replay, Probe: a.probe,
 	}
+
 	switch {
 	case a.ending == delivered:
 		record.State = ledger.StateDelivered
@@ -138,9 +146,11 @@ func (a *attempt) record() ledger.AttemptRecord {
 	case !a.probe:
 		record.NextAt = a.next
 	}
+
 	if !a.answer.OK() {
 		record.Answer = delivery.Excerpt(string(a.answer.Body), delivery.MaxForeignAnswer)
 	}
+
 	return record
 }
 
@@ -166,14 +176,17 @@ func headers(a *attempt, now time.Time, body []byte) (http.Header, error) {
 	if len(secrets) > 1 && !a.receiver.Proven && a.Type != delivery.WebhookTest {
 		secret = secrets[1]
 	}
+
 	standard, err := webhook.SignStandard(a.EventID, now, body, secrets...)
 	if err != nil {
 		return nil, fmt.Errorf("sign event %s: %w", a.EventID, err)
 	}
+
 	values := []string{
 		webhook.Sign(secret, body), string(a.Type), strconv.Itoa(a.number),
 		a.EventID, strconv.FormatInt(now.Unix(), 10), standard,
 	}
+
 	// Nobody changes the values. The names of package webhook are sent as they are spelled;
 	// net/http wants its own spelling of User-Agent and Idempotency-Key.
 	return http.Header{

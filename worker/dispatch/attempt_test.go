@@ -71,12 +71,14 @@ func TestConclude_NamesTheNextAttempt(t *testing.T) {
 		if result.isGone != (c.answer.Status == 410) || result.proven || record.HTTPStatus != c.answer.Status || record.Error == "" || record.Attempt != c.number {
 			t.Errorf("%s: %+v %+v", name, result, record)
 		}
+
 		if c.most == 0 {
 			if result.ending != undelivered || record.State != ledger.StateUndelivered || !record.NextAt.IsZero() {
 				t.Errorf("%s: %+v %+v", name, result, record)
 			}
 			continue
 		}
+
 		wait := record.NextAt.Sub(now)
 		if result.ending != retry || result.at != record.NextAt.UnixMilli() || record.State != ledger.StateRetrying || wait < c.least-time.Second || wait > c.most+time.Second {
 			t.Errorf("%s: again after %s, %+v %+v", name, wait, result, record)
@@ -166,6 +168,7 @@ func TestMake_WhatIsNotBegunIsNoAttempt(t *testing.T) {
 		asked++
 		return asked == 1 // and not when the connection is ready
 	})
+
 	w.InFlight++
 	w.finished(a)
 
@@ -260,6 +263,7 @@ func TestHoldBack_OnlyEverySecondVersionOfATriggeredOrder(t *testing.T) {
 		if c.change != nil {
 			c.change(r, a)
 		}
+
 		until, held := r.holdBack(a, now)
 		if held != c.held || held && until != now.Add(time.Minute) {
 			t.Errorf("%s: held %v until %s", name, held, until)
@@ -295,6 +299,7 @@ func TestMake_DuplicatesOnlyWhatWasTaken(t *testing.T) {
 			received.Add(1)
 			w.WriteHeader(status)
 		}))
+
 		t.Cleanup(receiver.Close)
 		r := newRole()
 		a := someAttempt(1, time.Now())
@@ -317,6 +322,7 @@ func receiveOnce(t *testing.T, serve func(net.Conn)) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		conn, err := l.Accept()
@@ -326,10 +332,12 @@ func receiveOnce(t *testing.T, serve func(net.Conn)) (url string) {
 		defer conn.Close()
 		serve(conn)
 	})
+
 	t.Cleanup(func() {
 		l.Close()
 		serving.Wait()
 	})
+
 	return "http://" + l.Addr().String() + "/"
 }
 
@@ -346,11 +354,13 @@ func TestMake_SendsNamesOfHeadersInLowerCase(t *testing.T) {
 		head, _, _ = strings.Cut(string(request[:n]), "\r\n\r\n")
 		close(received)
 	})
+
 	r := newRole()
 	tracer, err := tracing.Open(t.Context(), tracing.Settings{Endpoint: "http://127.0.0.1:1", SampleRatio: 1}, "worker", "sandbox", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.tracer = tracer
 	a := someAttempt(1, time.Now())
 	a.receiver.URL = url
@@ -363,6 +373,7 @@ func TestMake_SendsNamesOfHeadersInLowerCase(t *testing.T) {
 		name, _, _ := strings.Cut(line, ":")
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
 	want := []string{"Content-Length", "Content-Type", "Host", "User-Agent", "traceparent",
 		"webhook-id", "webhook-signature", "webhook-timestamp", "x-service-attempt", "x-service-event", "x-service-signature"}
@@ -396,6 +407,7 @@ func TestAttempt_KeepsLittleOfWhatAReceiverSends(t *testing.T) {
 			if a.answer.OK() || record.Error == "" {
 				t.Fatalf("the attempt succeeded: %+v", record)
 			}
+
 			for what, kept := range map[string]string{"error": record.Error, "answer": record.Answer} {
 				if !utf8.ValidString(kept) || utf8.RuneCountInString(kept) > 512 {
 					t.Errorf("%s: %d bytes are kept", what, len(kept))

@@ -107,6 +107,7 @@ func (b *breaker) succeed(now int64) {
 	default:
 		b.Rate++
 	}
+
 	if b.Rate >= fullRate {
 		b.Rate, b.Calm = 0, 0
 	}

@@ -99,6 +99,7 @@ func TestBreaker_IsStoredWhenItTurns(t *testing.T) {
 			t.Errorf("from %+v to %+v: %v", c.was, c.is, got)
 		}
 	}
+
 	held := breaker{Hold: moment}
 	if b := held.stored(moment); b != (breaker{}) {
 		t.Errorf("what holds nothing back is stored as %+v", b)
@@ -122,17 +123,21 @@ func TestBreaker_BucketIsExact(t *testing.T) {
 				if b.next(next-2, rate) == 0 { // rounding
 					rt.Fatalf("it could have gone before %d", next)
 				}
+
 				now = next
 				if b.next(now, rate) > now+1 { // rounding
 					rt.Fatalf("at %d it has to wait until %d", now, b.next(now, rate))
 				}
+
 				for b.next(now, rate) > now {
 					now++
 				}
 			}
+
 			b.take(now, rate)
 			sent = append(sent, now)
 		}
+
 		for first := range sent {
 			for last := first; last < len(sent); last++ {
 				most := max(2, rate/5) + rate*float64(sent[last]-sent[first])/1000

@@ -74,6 +74,7 @@ func parsePorts(list string) (ports []uint16, err error) {
 		}
 		ports = append(ports, uint16(port))
 	}
+
 	return ports, nil
 }
 
@@ -126,6 +127,7 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 		searches: make(limiter, searchesAtOnce),
 		work:     make(chan func()),
 	}
+
 	r.redisTime = func() time.Time { return l.Now() }
 	own, _ := parsePorts(s.OwnPorts) // Validate has checked it
 	r.sender = sender.New(sender.Options{
@@ -134,8 +136,10 @@ func New(l *ledger.Ledger, s Settings, o Options, log *slog.Logger, reg promethe
 		LocalReceivers: o.Sandbox && s.LocalReceivers == "auto",
 		OwnPorts:       own,
 	})
+
 	r.metrics = newMetrics(reg, s.Concurrency, func() float64 { return float64(r.inFlight.Load()) },
 		func() float64 { return float64(r.sender.OpenConnections()) })
+
 	return r
 }
 

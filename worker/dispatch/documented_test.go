@@ -26,6 +26,7 @@ func someOrder(status delivery.Status, at time.Time) *delivery.Order {
 	} else {
 		steps = []delivery.Status{status}
 	}
+
 	for i, s := range steps {
 		change := delivery.Change{Status: s, At: at, Courier: courier, Location: place, Version: uint64(i + 2)}
 		if s == delivery.Failed {
@@ -33,7 +34,9 @@ func someOrder(status delivery.Status, at time.Time) *delivery.Order {
 		}
 		o.Changes = append(o.Changes, change)
 	}
+
 	o.Courier, o.Location = courier, place
+
 	return o
 }
 
@@ -57,10 +60,12 @@ func TestEvents_AreAsDocumented(t *testing.T) {
 	for s := delivery.Assigned; s <= delivery.Cancelled; s++ {
 		events["order "+s.String()] = &ledger.Delivery{Type: delivery.StatusChanged, Order: someOrder(s, now)}
 	}
+
 	for s := delivery.Assigned; s <= delivery.Delivering; s++ {
 		events["courier "+s.String()] = &ledger.Delivery{Type: delivery.CourierChanged, Order: someOrder(s, now)}
 		events["estimate "+s.String()] = &ledger.Delivery{Type: delivery.ETAChanged, Order: someOrder(s, now)}
 	}
+
 	for name, d := range map[string]*ledger.Delivery{
 		"activated":   {Type: delivery.StoreActivated, Data: delivery.AppendStoreActivated(nil, "ş\"1", fleet, "Kurye \\ A")},
 		"migrating":   {Type: delivery.StoreMigrating, Data: delivery.AppendStoreMigrating(nil, "moda", now)},
@@ -76,6 +81,7 @@ func TestEvents_AreAsDocumented(t *testing.T) {
 	} {
 		events[name] = d
 	}
+
 	met := map[string]bool{}
 	for name, d := range events {
 		for earlier := range 5 {
@@ -84,22 +90,27 @@ func TestEvents_AreAsDocumented(t *testing.T) {
 			for range earlier {
 				a.receiver.Earlier = append(a.receiver.Earlier, ledger.EarlierSecret{Secret: webhook.NewSecret(), Until: now.Add(time.Hour)})
 			}
+
 			body := appendBody(nil, d)
 			sent, err := headers(a, now, body)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			header := asReceived(sent)
 			if err := documented.Check(header, body); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
+
 			met[header.Get("X-Service-Event")] = true
 		}
 	}
+
 	names, err := documented.Events()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for event := range names {
 		if !met[event] {
 			t.Errorf("%s is documented and never sent", event)

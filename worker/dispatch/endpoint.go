@@ -103,9 +103,11 @@ func (e *endpoint) forget(ev *event) {
 	if len(e.events) > 0 {
 		return
 	}
+
 	if e.mostEvents > keptRoom {
 		e.events, e.queue = make(map[string]*event), queue{}
 	}
+
 	e.mostEvents = 0
 }
 
@@ -132,6 +134,7 @@ func (e *endpoint) sendAt(now int64, usualLimit int) int64 {
 	if e.queue.free > 0 || canProbe {
 		return at
 	}
+
 	return never
 }
 
@@ -171,6 +174,7 @@ func (e *endpoint) neededAt(now int64, most int) int64 {
 	case b.Open && len(e.events) == 0 && e.pace.inFlight == 0:
 		return b.Hold // the probe may be an event before its time
 	}
+
 	return max(e.schedule.nextDue, b.Hold)
 }
 
@@ -198,9 +202,11 @@ func (e *endpoint) nextRead(now int64, most int, m *memory) *scheduleRead {
 			r.Limit++ // one more than is taken says whether the probe is all that is due
 		}
 	}
+
 	if r.purpose != toLoad {
 		r.Known = everything
 	}
+
 	return r
 }
 
@@ -226,6 +232,7 @@ func (e *endpoint) take(now int64) *event {
 	if ev == nil {
 		ev, e.early = e.early, nil
 	}
+
 	if ev == nil {
 		ev = &event{account: e.account, dueAt: now, isPing: true, endpoint: e}
 	}
@@ -234,6 +241,7 @@ func (e *endpoint) take(now int64) *event {
 	ev.version = e.receiver.Version
 	ev.isOfFailing = e.pace.breaker.isFailing()
 	e.pace.sendBegins(now)
+
 	return ev
 }
 
@@ -242,6 +250,7 @@ func (e *endpoint) remove(ev *event) {
 	if ev.state == inFlight {
 		e.pace.sendEnds()
 	}
+
 	if ev.isPing {
 		return
 	}
@@ -275,6 +284,7 @@ func (e *endpoint) inMemoryOnly() (events int, hasScheduled bool) {
 			events++
 		}
 	}
+
 	return events, hasScheduled
 }
 

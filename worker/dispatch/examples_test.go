@@ -83,6 +83,7 @@ func (b *exampleBody) event(t *testing.T) *ledger.Delivery {
 	case delivery.WebhookTest:
 		d.Data = ledger.Ping(data.AccountID, b.OccurredAt).Data
 	}
+
 	return d
 }
 
@@ -100,15 +101,18 @@ func (data *exampleData) order(t *testing.T, at time.Time) *delivery.Order {
 			change.Status = status
 		}
 	}
+
 	if data.Courier != nil {
 		change.Courier = delivery.Courier{Name: data.Courier.Name, Phone: data.Courier.Phone, VehicleType: data.Courier.VehicleType}
 	}
+
 	if data.Location != nil {
 		change.Location = delivery.Location{At: at, Point: delivery.Point{Latitude: data.Location.Latitude, Longitude: data.Location.Longitude}}
 	}
 
 	o := &delivery.Order{ID: id, CreatedAt: at, Changes: []delivery.Change{change}, Courier: change.Courier, Location: change.Location}
 	o.ExternalOrderID = data.ExternalOrderID
+
 	return o
 }
 
@@ -123,6 +127,7 @@ func TestExamples_OfWebhooksAreAsTheyAreSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for event := range events {
 		if len(examples[event]) == 0 {
 			t.Errorf("%s has no example", event)
@@ -135,6 +140,7 @@ func TestExamples_OfWebhooksAreAsTheyAreSent(t *testing.T) {
 			if err := json.Unmarshal(body, &b); err != nil {
 				t.Fatalf("%s: %v in %s", event, err, body)
 			}
+
 			sent := appendBody(nil, b.event(t))
 			if !sameJSON(t, sent, body) {
 				t.Errorf("%s: the example is\n%s, the worker sends\n%s", event, body, sent)
@@ -161,13 +167,16 @@ func (b *exampleBody) idPrefix(t *testing.T) string {
 	if err != nil {
 		t.Fatalf("%s: %s: %v", b.Event, b.EventID, err)
 	}
+
 	want := uuid.Version(4)
 	if delivery.EventType(b.Event) == delivery.PaymentOverdue {
 		want = 5 // made of the content, so that a day has it once
 	}
+
 	if id.Version() != want {
 		t.Errorf("%s: the example has an id of version %d, such events have %d", b.Event, id.Version(), want)
 	}
+
 	return "evt_"
 }
 
@@ -189,6 +198,7 @@ func TestExamples_OfWEBHOOKSAreAsTheyAreSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	shown := 0
 	for _, block := range regexp.MustCompile(`(?m)(?:^    .*\n)+`).FindAllString(string(text), -1) {
 		var report exampleReport
@@ -196,11 +206,13 @@ func TestExamples_OfWEBHOOKSAreAsTheyAreSent(t *testing.T) {
 		if !isReport {
 			continue
 		}
+
 		shown++
 		if sent := report.sent(); !sameJSON(t, sent, []byte(block)) {
 			t.Errorf("WEBHOOKS.md shows\n%s, finance's receiver gets\n%s", block, sent)
 		}
 	}
+
 	if shown == 0 {
 		t.Error("WEBHOOKS.md shows no report.available")
 	}

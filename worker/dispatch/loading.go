@@ -37,10 +37,12 @@ func (s *scheduler) reads(now int64) []*scheduleRead {
 			s.look(e, now)
 			continue
 		}
+
 		e.schedule.readBegins(r)
 		events += r.Limit
 		reads = append(reads, r)
 	}
+
 	return reads
 }
 
@@ -67,6 +69,7 @@ func (s *scheduler) loaded(account delivery.AccountID, found []*event, now int64
 	} else {
 		s.move(e, r, found)
 	}
+
 	s.forgetConfirmed(e)
 	s.markChanged(e)
 	s.look(e, now)
@@ -111,6 +114,7 @@ func (s *scheduler) load(e *endpoint, r *scheduleRead, found []*event, now int64
 	default:
 		result.hadNoMemory = s.lacksMemory(e, rest[0], now)
 	}
+
 	e.schedule.finishLoad(result, now)
 
 	if first != nil && e.events[first.key] == nil {
@@ -135,6 +139,7 @@ func (s *scheduler) loadOne(e *endpoint, ev *event, now int64) bool {
 	default:
 		return false
 	}
+
 	return true
 }
 
@@ -161,6 +166,7 @@ func (ev *event) isReadAs(read *event) bool {
 		ev.replayedAt, ev.askedAt = read.replayedAt, read.askedAt
 		ev.dueAt = min(ev.dueAt, read.dueAt)
 	}
+
 	return true
 }
 
@@ -217,6 +223,8 @@ func (s *scheduler) moveOne(e *endpoint, ev *event, to int64) bool {
 		e.schedule.mayBeDueAt(to) // should memory forget it before that is written
 		return true
 	}
+
 	s.arrive(ev, to, ev.attempts)
+
 	return true
 }

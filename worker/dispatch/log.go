@@ -77,8 +77,10 @@ func (l *attemptLog) close() bool {
 	case l.probe != nil && n > 1:
 		n--
 	}
+
 	l.closed, l.lines = newestLines(l.lines[:n:n], l.limit()), l.lines[n:]
 	l.closedReplaces, l.replaces = l.replaces, false
+
 	return len(l.lines) == 0
 }
 
@@ -94,6 +96,7 @@ func newestLines(lines [][]byte, limit int) [][]byte {
 		sum.lines, sum.bytes = sum.lines+line.lines, sum.bytes+line.bytes
 		first--
 	}
+
 	return lines[first:]
 }
 
@@ -146,5 +149,6 @@ func (l *attemptLog) commit() {
 		l.written = append([]chunk{added}, l.written[:min(before, kept-1)]...)
 		l.isComplete = l.isComplete || kept <= before+1
 	}
+
 	l.closed, l.closedReplaces = nil, false
 }

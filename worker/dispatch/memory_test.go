@@ -30,6 +30,7 @@ func TestMemory_IsSharedAndBounded(t *testing.T) {
 		if used := m.used.Load(); used > max(m.budget, firstEvents) {
 			rt.Fatalf("%d bytes are used, of a budget of %d for %d endpoints", used, m.budget, len(held))
 		}
+
 		for i := range held {
 			if held[i] == 0 {
 				rt.Fatalf("endpoint %d of %d has nothing", i, len(held))

@@ -44,6 +44,7 @@ func newMetrics(reg prometheus.Registerer, slots int, inFlight, connections func
 	all.GaugeFunc("worker_webhook_in_flight", "Slots in use, of webhook.concurrency.", inFlight)
 	all.Gauge("worker_webhook_slots", "How many sends this process may have in flight, webhook.concurrency.").Set(float64(slots))
 	all.GaugeFunc("worker_webhook_connections", "Open connections to receivers.", connections)
+
 	return &metrics{
 		entries: role.Counters("worker_entries_total",
 			"Stream entries handled, by what became of them; conflict ones are decided again, failed ones are dead letters.", "result",
@@ -75,6 +76,7 @@ func (m *metrics) observe(d *attempt, a sender.Answer) {
 		}
 		m.probes.WithLabelValues(result).Inc()
 	}
+
 	m.duration.Observe(a.Took.Seconds())
 	m.attempts.WithLabelValues(outcomeOf(a)).Inc()
 	if a.OK() && !d.replay && d.Type != delivery.WebhookTest {

@@ -88,6 +88,7 @@ func (p *pace) useful(now int64, most int) int {
 	if rate == 0 {
 		return most
 	}
+
 	return min(most, max(leastAhead, int(rate*secondsAhead)))
 }
 
@@ -102,6 +103,7 @@ func (b *bucket) next(now int64, rate float64) int64 {
 	if rate == 0 {
 		return 0
 	}
+
 	tokens := b.filled(now, rate)
 	if tokens >= 1 {
 		return 0

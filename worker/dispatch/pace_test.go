@@ -17,10 +17,12 @@ func TestPace_HoldsItsLimits(t *testing.T) {
 			InFlight:  rapid.IntRange(0, 6).Draw(rt, "own limit"),
 			PerSecond: rapid.SampledFrom([]int{0, 1, 50}).Draw(rt, "own rate"),
 		}}
+
 		limit := usualLimit
 		if p.ownLimits.InFlight > 0 {
 			limit = p.ownLimits.InFlight
 		}
+
 		now := int64(moment)
 
 		rt.Repeat(map[string]func(*rapid.T){
@@ -36,6 +38,7 @@ func TestPace_HoldsItsLimits(t *testing.T) {
 				if p.inFlight == 0 {
 					return
 				}
+
 				p.sendEnds()
 				if rapid.Bool().Draw(rt, "succeeds") {
 					p.breaker.succeed(now)

@@ -35,6 +35,7 @@ func (s *scheduler) begin(now int64) (refused []*event) {
 		s.end(ev)
 		refused = append(refused, ev)
 	}
+
 	return refused
 }
 
@@ -58,11 +59,13 @@ func (e *endpoint) plan(now int64) (p endpointPlan, hasSome bool) {
 	if b != e.storedBreaker && (isSaveDue || b.turned(e.storedBreaker)) {
 		p.breaker = (*ledger.Breaker)(&b)
 	}
+
 	if isSaveDue && (e.hasCounted || e.waiting > 0) {
 		tally := e.tally
 		p.tally = &tally
 		p.waiting, _ = e.inMemoryOnly()
 	}
+
 	return p, !p.changes.isEmpty() || p.breaker != nil || p.tally != nil
 }
 
@@ -75,6 +78,7 @@ func (s *scheduler) commit(plans []endpointPlan) {
 	for _, entry := range s.settling {
 		s.tail.settle(entry)
 	}
+
 	clear(s.settling)
 	s.settling = s.settling[:0]
 	s.tail.advance()
@@ -88,6 +92,7 @@ func (s *scheduler) commit(plans []endpointPlan) {
 		s.confirm(ev)
 		s.look(e, s.now)
 	}
+
 	clear(s.unconfirmed)
 	s.unconfirmed = s.unconfirmed[:0]
 
@@ -105,6 +110,7 @@ func (s *scheduler) written(p *endpointPlan) {
 	if p.breaker != nil {
 		e.storedBreaker = breaker(*p.breaker)
 	}
+
 	if p.tally != nil {
 		e.hasCounted, e.savedAt, e.waiting = false, s.now, p.waiting
 	}

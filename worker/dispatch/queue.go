@@ -41,6 +41,7 @@ func (q *queue) add(ev *event) {
 		q.release(&q.fresh, ev)
 		return
 	}
+
 	q.line(order, ev)
 	if ev.inQueue.earlier == nil {
 		q.release(&q.fresh, ev)
@@ -59,13 +60,16 @@ func (q *queue) line(order string, ev *event) {
 	if earlier != nil {
 		earlier.inQueue.later = ev
 	}
+
 	if later != nil {
 		later.inQueue.earlier = ev
 		return
 	}
+
 	if q.newest == nil {
 		q.newest = make(map[string]*event)
 	}
+
 	q.newest[order] = ev
 }
 
@@ -81,12 +85,14 @@ func (q *queue) next() *event {
 	if q.isFreshNext {
 		first, second = second, first
 	}
+
 	q.isFreshNext = !q.isFreshNext
 
 	ev := q.pop(first)
 	if ev == nil {
 		ev = q.pop(second)
 	}
+
 	return ev
 }
 
@@ -108,6 +114,7 @@ func (q *queue) putBack(ev *event) {
 	if ev.attempts > 0 || ev.replayedAt > 0 {
 		list = &q.due
 	}
+
 	list.pushFront(ev)
 	q.isFreshNext = list == &q.fresh
 	ev.inQueue.isFree = true
@@ -120,10 +127,12 @@ func (q *queue) remove(ev *event) {
 		ev.inQueue.isFree = false
 		q.free--
 	}
+
 	if q.free == 0 {
 		q.fresh.clear()
 		q.due.clear()
 	}
+
 	if ev.inQueue.isOrdered {
 		q.unline(ev)
 	}

@@ -47,6 +47,7 @@ func (m *queueModel) next(t *rapid.T) {
 	if !slices.Contains(m.waiting, ev) {
 		t.Fatalf("%q is handed out, and does not wait", ev.key)
 	}
+
 	m.waiting = slices.DeleteFunc(m.waiting, func(other *event) bool { return other == ev })
 	order, hasOrder := ev.order()
 	for _, other := range append(slices.Clone(m.waiting), m.inFlight...) {
@@ -56,6 +57,7 @@ func (m *queueModel) next(t *rapid.T) {
 			t.Fatalf("%q goes before the first attempt of %q has ended", ev.key, other.key)
 		}
 	}
+
 	ev.state = inFlight
 	m.inFlight = append(m.inFlight, ev)
 }
@@ -66,6 +68,7 @@ func (m *queueModel) end(t *rapid.T) {
 	if len(all) == 0 {
 		return
 	}
+
 	ev := rapid.SampledFrom(all).Draw(t, "event")
 	isEv := func(other *event) bool { return other == ev }
 	m.waiting, m.inFlight = slices.DeleteFunc(m.waiting, isEv), slices.DeleteFunc(m.inFlight, isEv)
@@ -78,6 +81,7 @@ func (m *queueModel) putBack(t *rapid.T) {
 	if len(m.inFlight) == 0 {
 		return
 	}
+
 	ev := rapid.SampledFrom(m.inFlight).Draw(t, "event")
 	m.inFlight = slices.DeleteFunc(m.inFlight, func(other *event) bool { return other == ev })
 	m.waiting = append(m.waiting, ev)
@@ -108,6 +112,7 @@ func TestQueue_SendsVersionsOfAnOrderOneAtATime(t *testing.T) {
 				m.end(rt)
 			}
 		}
+
 		if m.queue.free != 0 || len(m.queue.newest) != 0 {
 			rt.Fatalf("an empty queue has %d events and %d orders", m.queue.free, len(m.queue.newest))
 		}

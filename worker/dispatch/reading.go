@@ -50,6 +50,7 @@ func (r *read) do(ctx context.Context, l ledger.Ownership) {
 		}
 		return l.Scheduled(ctx, queries)
 	})
+
 	r.counted.read(func(accounts []delivery.AccountID) ([]ledger.Backlog, error) {
 		return l.Backlogs(ctx, r.of(accounts))
 	})
@@ -80,11 +81,13 @@ func (a *answers[T, R]) read(read func([]T) ([]R, error)) {
 	if len(a.of) == 0 {
 		return
 	}
+
 	values, err := read(a.of)
 	if err == nil {
 		a.values, a.errs = values, make([]error, len(a.of))
 		return
 	}
+
 	a.fail(err)
 	if !ledger.Damaged(err) {
 		return
@@ -120,6 +123,7 @@ func (w *Webhooks) startRead() {
 	if w.isReading || w.state == givingUp || now.Before(w.readAgainAt) {
 		return
 	}
+
 	r := &read{partition: w.partition}
 	r.endpoints.of, r.schedules.of, r.counted.of = w.unread.take(now), w.loads(), w.uncounted(now)
 	if r.isEmpty() {
@@ -135,6 +139,7 @@ func (w *Webhooks) startRead() {
 		if err != nil {
 			r.fail(err)
 		}
+
 		w.results <- &Result{Webhooks: w, read: r}
 	})
 }
@@ -169,6 +174,7 @@ func (w *Webhooks) applyRead(r *read) error {
 			w.learn(account, r.endpoints.values[i])
 		}
 	}
+
 	for i, s := range r.schedules.of {
 		problem := r.schedules.errs[i]
 		switch {
@@ -181,7 +187,9 @@ func (w *Webhooks) applyRead(r *read) error {
 			w.applySchedule(s, r.schedules.values[i])
 		}
 	}
+
 	w.applyBacklogs(r)
+
 	return err
 }
 
@@ -197,6 +205,7 @@ func (w *Webhooks) applySchedule(s *scheduleRead, found []*ledger.Scheduled) {
 	for i := range found {
 		events[i] = fromSchedule(s.Account, found[i])
 	}
+
 	w.scheduler.loaded(s.Account, events, w.ms())
 
 	for i, f := range found {
@@ -220,6 +229,7 @@ func (w *Webhooks) learn(account delivery.AccountID, f *ledger.Facts) {
 		w.unread.add(account)
 		return
 	}
+
 	w.unread.done(account)
 	if f.ProbeRequest != 0 {
 		w.probed = append(w.probed, probed{account: account, request: f.ProbeRequest})
@@ -278,6 +288,7 @@ func (u *unread) take(now time.Time) (accounts []delivery.AccountID) {
 			u.add(account)
 		}
 	}
+
 	for u.queue.len() > 0 && len(accounts) < endpointsAtOnce {
 		account := u.queue.pop()
 		if u.waiting[account] {
@@ -286,6 +297,7 @@ func (u *unread) take(now time.Time) (accounts []delivery.AccountID) {
 			accounts = append(accounts, account)
 		}
 	}
+
 	return accounts
 }
 
@@ -294,6 +306,7 @@ func (u *unread) next(now time.Time) (at time.Time, hasSome bool) {
 	if u.queue.len() > 0 {
 		return now, true
 	}
+
 	for _, until := range u.paused {
 		if !hasSome || until.Before(at) {
 			at, hasSome = until, true

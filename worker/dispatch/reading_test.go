@@ -33,6 +33,7 @@ func TestAnswers_OfWhatIsNotDamaged(t *testing.T) {
 	if a.errs[0] != nil || a.errs[1] == nil || a.errs[2] != nil || a.err == nil {
 		t.Errorf("errors %v and %v", a.errs, a.err)
 	}
+
 	if a.values[0] != "value" || a.values[2] != "value" || reads != 4 {
 		t.Errorf("values %q after %d reads", a.values, reads)
 	}
@@ -66,6 +67,7 @@ func TestUnread_ForgetsWhatATurnHasRead(t *testing.T) {
 	if len(taken) != 2 || !u.expected[account] {
 		t.Fatalf("%d endpoints are read, want each once", len(taken))
 	}
+
 	u.done(account) // a turn has read it in the meantime
 	u.add(other)    // it has changed since the read began
 	isIgnored := !u.expected[account] && !u.expected[other]

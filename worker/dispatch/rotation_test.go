@@ -41,20 +41,24 @@ func TestHeaders_ChangeToTheNewSecretAfterAPingOrADay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		h := asReceived(sent)
 		if h.Get(webhook.HeaderSignature) != webhook.Sign(c.spec, body) {
 			t.Errorf("%s: the spec's header is of another secret", name)
 		}
+
 		standard := h.Get(webhook.HeaderStandardSignature)
 		if n := len(strings.Fields(standard)); n != c.signatures {
 			t.Errorf("%s: %d signatures", name, n)
 		}
+
 		for _, secret := range []string{renewed, old}[:c.signatures] {
 			want, err := webhook.SignStandard(a.EventID, c.at, body, secret)
 			if err != nil || !slices.Contains(strings.Fields(standard), want) {
 				t.Errorf("%s: %q lacks %s, %v", name, standard, want, err)
 			}
 		}
+
 		if stamp := h.Get(webhook.HeaderTimestamp); stamp != strconv.FormatInt(c.at.Unix(), 10) || h.Get(webhook.HeaderID) != a.EventID {
 			t.Errorf("%s: %v", name, h)
 		}

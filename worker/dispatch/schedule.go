@@ -138,6 +138,7 @@ func (s *schedule) finishLoad(r loadResult, now int64) {
 	case s.arrivingUnattempted == 0 && s.moveUntil == 0:
 		s.holdsEarlier = false
 	}
+
 	if r.hadNoMemory {
 		s.notBefore = now + reloadWait
 	}

@@ -47,6 +47,7 @@ func (m *scheduleModel) confirm(*rapid.T) {
 			m.schedule.arrived(ev)
 		}
 	}
+
 	clear(m.arriving)
 }
 
@@ -74,6 +75,7 @@ func (m *scheduleModel) finish(t *rapid.T) {
 	if m.schedule.reading == nil {
 		return
 	}
+
 	if rapid.IntRange(0, 5).Draw(t, "fails") == 0 {
 		m.schedule.readFails(m.now + reloadWait)
 		m.forgetConfirmed()
@@ -87,17 +89,21 @@ func (m *scheduleModel) finish(t *rapid.T) {
 		if !isThere || m.memory[name] {
 			continue
 		}
+
 		if due > m.schedule.reading.Until {
 			result.next = due
 			break
 		}
+
 		if room == 0 {
 			result.isComplete = false
 			break
 		}
+
 		room--
 		m.memory[name] = true
 	}
+
 	m.schedule.finishLoad(result, m.now)
 	m.forgetConfirmed()
 }
@@ -124,6 +130,7 @@ func (m *scheduleModel) check(t *rapid.T) {
 	if m.schedule.reading != nil {
 		return
 	}
+
 	for name, due := range m.redis {
 		if !m.memory[name] && m.schedule.nextDue > due {
 			t.Fatalf("an event is due at %d, nothing is expected before %d", due, m.schedule.nextDue)
@@ -142,6 +149,7 @@ func TestSchedule_ForgetsNothing(t *testing.T) {
 			memory:   make(map[int]bool),
 			arriving: make(map[int]*event),
 		}
+
 		rt.Repeat(map[string]func(*rapid.T){
 			"":        m.check,
 			"leave":   m.leave,

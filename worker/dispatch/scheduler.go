@@ -126,6 +126,7 @@ func (s *scheduler) accept(ev *event, mayBeScheduled bool, now int64) {
 		e = s.create(ev.account)
 		s.unknown = append(s.unknown, ev.account)
 	}
+
 	ev.endpoint = e
 
 	waitsAlready := e.events[ev.key] != nil
@@ -142,6 +143,7 @@ func (s *scheduler) accept(ev *event, mayBeScheduled bool, now int64) {
 	default:
 		s.queue(ev)
 	}
+
 	s.look(e, now)
 }
 
@@ -186,10 +188,13 @@ func (s *scheduler) learn(account delivery.AccountID, f *ledger.Facts, now int64
 	default:
 		s.change(e, f, now)
 	}
+
 	if f.ProbeRequest != 0 {
 		e.pace.breaker.lift(now) // who asks says that the receiver is repaired
 	}
+
 	s.look(e, now)
+
 	return true
 }
 
@@ -215,12 +220,14 @@ func (s *scheduler) meet(e *endpoint, f *ledger.Facts, now int64) {
 		if now < s.wrongUntil {
 			e.schedule.moveBack(now, s.wrongUntil)
 		}
+
 		// What was queued until now goes behind what is in the schedule.
 		e.schedule.holdsEarlier, e.schedule.nextDue = true, 0
 		s.unloadQueued(e)
 	case e.schedule.isEmpty():
 		b.Forward = 0
 	}
+
 	s.keepWhatIsUseful(e, now)
 	if e.receiver.URL == "" {
 		s.refuseQueued(e)
@@ -233,6 +240,7 @@ func (s *scheduler) change(e *endpoint, f *ledger.Facts, now int64) {
 	if f.Deleted > e.deleted {
 		s.refuseAllOfDeletedURL(e)
 	}
+
 	e.receiver, e.moved, e.deleted, e.muted, e.pace.ownLimits = f.Receiver, f.Moved, f.Deleted, f.Muted, f.Limits
 	s.endMuted(e)
 
@@ -247,9 +255,11 @@ func (s *scheduler) change(e *endpoint, f *ledger.Facts, now int64) {
 			s.startSlowly(e, now)
 		}
 	}
+
 	if f.Scheduled {
 		e.schedule.changedByOthers()
 	}
+
 	s.markChanged(e)
 }
 
@@ -258,6 +268,7 @@ func (s *scheduler) startSlowly(e *endpoint, now int64) {
 	if e.early != nil {
 		s.unloadAsItWas(e.early) // it is brought forward like the others
 	}
+
 	e.pace.breaker.startSlowly(now)
 	nothingToBringForward := e.schedule.isEmpty() && e.schedule.arriving == 0
 	if nothingToBringForward {
@@ -322,6 +333,7 @@ func (s *scheduler) addToSchedule(ev *event) {
 	if isPassed || ev.state == refused {
 		return
 	}
+
 	e := ev.endpoint
 	ev.isScheduled = true
 	e.changes.added = append(e.changes.added, scheduled(ev, ev.entry.queuedAt, 0))
@@ -347,9 +359,11 @@ func (s *scheduler) unload(ev *event) {
 	if ev.entry != nil {
 		due = ev.entry.queuedAt
 	}
+
 	if !ev.isScheduled {
 		s.addToSchedule(ev)
 	}
+
 	s.arrive(ev, due, ev.attempts)
 }
 
@@ -359,6 +373,7 @@ func (s *scheduler) unloadQueued(e *endpoint) {
 	if !waiting {
 		return
 	}
+
 	s.followSchedule(e)
 	for _, ev := range e.events {
 		if ev.state == queued {
@@ -400,6 +415,7 @@ func (s *scheduler) end(ev *event) {
 		s.awaitConfirmation(ev, ended)
 		return
 	}
+
 	ev.state = unloaded
 	e.forget(ev)
 	s.readAgain(ev)
@@ -448,6 +464,7 @@ func (s *scheduler) unloadAsItWas(ev *event) {
 	if ev.state == queued {
 		s.remove(ev)
 	}
+
 	e := ev.endpoint
 	ev.state = unloaded
 	e.forget(ev)
@@ -468,6 +485,7 @@ func (s *scheduler) confirm(ev *event) {
 	if ev.state == arriving {
 		e.schedule.arrived(ev)
 	}
+
 	if ev.isOfDeletedURL {
 		ev.isOfDeletedURL, ev.isScheduled = false, true
 		s.refuse(ev)
@@ -477,6 +495,7 @@ func (s *scheduler) confirm(ev *event) {
 	if e.events[ev.key] == ev {
 		e.forget(ev)
 	}
+
 	ev.delivery = nil
 	ev.state = unloaded
 	s.readAgain(ev)
@@ -557,6 +576,7 @@ func (s *scheduler) look(e *endpoint, now int64) {
 	case e.isChanged && e.hasFigures(now):
 		s.isOverdue = true
 	}
+
 	s.alarms.set(e, next)
 }
 
@@ -610,10 +630,12 @@ func (s *scheduler) clock(now int64) int64 {
 			ev.dueAt = drawnBack(ev.dueAt, now, ahead)
 		}
 	}
+
 	for _, e := range s.endpoints {
 		s.drawBack(e, now, ahead)
 		s.look(e, now)
 	}
+
 	return now
 }
 
@@ -623,6 +645,7 @@ func (s *scheduler) drawBack(e *endpoint, now, ahead int64) {
 			list[i].Due = drawnBack(list[i].Due, now, ahead)
 		}
 	}
+
 	e.pace.breaker.drawBack(now, ahead)
 	e.pace.bucket.at = min(e.pace.bucket.at, now)
 	e.savedAt = min(e.savedAt, now)

@@ -95,13 +95,16 @@ func (m *model) takeOver() {
 			}
 		}
 	}
+
 	late := m.taken > 0 && m.pick("late facts", 4) == 0
 	if !late {
 		facts()
 	}
+
 	for m.read < m.taken {
 		m.add()
 	}
+
 	if late {
 		facts()
 	}
@@ -125,12 +128,14 @@ func (m *model) publish() {
 			events = append(events, modelEvent{account: account, key: fmt.Sprintf("\x02evt_%d_%d", len(m.stream), len(events))})
 			continue
 		}
+
 		order := fmt.Sprint(account*100 + m.pick("order", 3))
 		m.orders[order]++
 		var number int
 		fmt.Sscan(order, &number)
 		events = append(events, modelEvent{account: account, key: versionKey(number, 1+m.orders[order])})
 	}
+
 	m.stream = append(m.stream, events)
 }
 
@@ -140,6 +145,7 @@ func (m *model) add() {
 		entry.events = append(entry.events, waitingEvent(event))
 		m.given[event.key] = true
 	}
+
 	m.read++
 	m.s.acceptEntry(entry, m.clock)
 	m.s.follow(entry, m.clock)
@@ -154,12 +160,14 @@ func (m *model) beginRequest() {
 	if m.read == 0 {
 		return
 	}
+
 	events := m.stream[m.pick("entry", m.read)]
 	event := events[m.pick("event", len(events))]
 	a := m.accounts[event.account]
 	if a.facts.URL == "" {
 		return
 	}
+
 	m.clock++ // no two replays of an account are asked for within a millisecond
 	if due, there := a.schedule[event.key]; there {
 		a.schedule[event.key] = min(due, m.clock)
@@ -167,6 +175,7 @@ func (m *model) beginRequest() {
 	} else {
 		a.schedule[event.key], a.counts[event.key] = m.clock, [2]int64{0, m.clock}
 	}
+
 	m.asks[event.key]++
 	delete(m.refused, event.key)
 	m.tried[event.key] = true // who asks does without the order
@@ -178,6 +187,7 @@ func (m *model) learnUnknown() {
 	for _, account := range m.s.takeUnknown() {
 		m.learn(int(account[15]) - 1)
 	}
+
 	for i, isUnlearned := range m.unlearned {
 		if isUnlearned {
 			m.learn(i)
@@ -194,6 +204,7 @@ func (m *model) load() {
 	for _, l := range loads {
 		found = append(found, m.find(l))
 	}
+
 	if len(loads) > 0 && m.pick("late load", 4) == 0 { // other things happen before its reply is used
 		m.finish()
 		m.commit()
@@ -201,17 +212,21 @@ func (m *model) load() {
 			m.add()
 		}
 	}
+
 	for i, l := range loads {
 		if m.s != owner {
 			return
 		}
+
 		if m.pick("failed load", 8) == 0 {
 			m.s.notLoaded(l.Account, m.clock, readAgainAfter)
 			continue
 		}
+
 		for _, it := range found[i] {
 			m.given[it.key] = true
 		}
+
 		m.s.loaded(l.Account, found[i], m.clock)
 	}
 }
@@ -227,16 +242,19 @@ func (m *model) find(l *scheduleRead) (items []*event) {
 		if due < l.From || due <= l.Until && n == l.Limit {
 			continue
 		}
+
 		n++
 		it := &event{account: l.Account, key: key, dueAt: due, attempts: int(a.counts[key][0]), replayedAt: a.counts[key][1], askedAt: a.askedAt[key]}
 		if !l.Known(key) {
 			it.delivery = &ledger.Delivery{}
 		}
+
 		items = append(items, it)
 		if due > l.Until {
 			break
 		}
 	}
+
 	return items
 }
 
@@ -263,11 +281,13 @@ func (m *model) next(free, forFailing int) {
 		if it.isOfFailing {
 			left--
 		}
+
 		m.must(it.isOfFailing == e.pace.breaker.isFailing() && left >= 0, "%d too many for receivers that fail", -left)
 
 		for _, other := range m.flying {
 			m.must(it.isPing || other.account != it.account || other.key != it.key, "in flight twice: %q", it.key)
 		}
+
 		m.must(it.isPing || !m.refused[it.key], "%q goes from a URL that was deleted to the next", it.key)
 
 		m.mustFollowItsOrder(it)
@@ -286,6 +306,7 @@ func (m *model) mustFollowItsOrder(it *event) {
 	if m.unordered || it.isPing || !hasOrder || !isFirstAttempt {
 		return
 	}
+
 	order, sequence := it.key[:len(it.key)-1], int(it.key[len(it.key)-1])
 	for earlier := 2; earlier < sequence; earlier++ {
 		key := order + string(rune(earlier))
@@ -328,6 +349,7 @@ func (m *model) result(it *event, mood int) result {
 	if mood == fickle {
 		mood = m.pick("mood", fickle)
 	}
+
 	r := result{ending: retry, at: m.clock + rapid.SampledFrom([]int64{1000, 10_000, 2_400_000, 8 * 3_600_000}).Draw(m.T, "gap")}
 	switch special := m.pick("special", 20); {
 	case special == 0 && !it.isPing:
@@ -341,9 +363,11 @@ func (m *model) result(it *event, mood int) result {
 	case special == 3:
 		r.isGone = true
 	}
+
 	if mood == sparing {
 		r.pause = rapid.SampledFrom([]int64{1, 60_000, 5 * 3_600_000}).Draw(m.T, "pause")
 	}
+
 	return r
 }
 
@@ -356,6 +380,7 @@ func (m *model) done(it *event, r result) {
 			m.results = append(m.results, func() { m.satisfied[key] = asks })
 		}
 	}
+
 	m.s.finish(it, r, m.clock)
 }
 
@@ -387,13 +412,16 @@ func (m *model) commit() {
 	for i := range plans {
 		m.apply(&plans[i])
 	}
+
 	for _, apply := range m.results {
 		apply()
 	}
+
 	m.results = nil
 	if position != "" {
 		fmt.Sscan(position, &m.position)
 	}
+
 	m.latest = max(m.latest, m.s.now)
 	if fate == 3 {
 		m.takeOver()
@@ -424,11 +452,13 @@ func (m *model) apply(p *endpointPlan) {
 			put(w)
 		}
 	}
+
 	for _, w := range p.moved {
 		if _, isThere := a.schedule[w.Key]; isThere {
 			a.schedule[w.Key] = w.Due
 		}
 	}
+
 	for _, w := range p.rescheduled {
 		put(w)
 	}
@@ -446,12 +476,15 @@ func (m *model) apply(p *endpointPlan) {
 	if p.breaker != nil {
 		a.facts.Breaker = *p.breaker
 	}
+
 	if p.tally != nil {
 		a.facts.Tally = *p.tally
 	}
+
 	if p.state != "" {
 		a.facts.State = p.state
 	}
+
 	if p.proven != 0 && a.facts.Version == p.proven {
 		a.facts.Version++
 	}
@@ -483,6 +516,7 @@ func (m *model) check(rt *rapid.T) {
 		m.checkEndpoint(e)
 		m.checkSchedule(e, a)
 	}
+
 	m.must(m.memory.used.Load() == bytes, "%d bytes in use, the endpoints have %d", m.memory.used.Load(), bytes)
 }
 
@@ -494,13 +528,16 @@ func (m *model) checkEndpoint(e *endpoint) {
 			inMemory++
 			bytes += it.bytes
 		}
+
 		if it.state == inFlight {
 			flying++
 		}
+
 		if it.inQueue.isFree {
 			free++
 		}
 	}
+
 	m.must(inMemory == e.inMemory && inMemory <= m.limits.memory, "%d events in memory, counted %d", inMemory, e.inMemory)
 	m.must(bytes == e.bytes, "events of %d bytes, counted %d", bytes, e.bytes)
 	m.must(free == e.queue.free && flying <= e.pace.inFlight, "%d free to go, counted %d", free, e.queue.free)
@@ -517,6 +554,7 @@ func (m *model) checkSchedule(e *endpoint, a *stored) {
 	if !e.isKnown || e.schedule.reading != nil || isBeingMoved {
 		return
 	}
+
 	for key, due := range a.schedule {
 		isOwn := e.events[key] != nil
 		m.must(isOwn || e.schedule.nextDue <= max(due, m.s.now), "%q is due at %d, nothing is expected before %d", key, due, e.schedule.nextDue)
@@ -527,6 +565,7 @@ func (m *model) turn() {
 	for m.read < len(m.stream) {
 		m.add()
 	}
+
 	m.load()
 	free := m.pick("free", m.free-len(m.flying)+1)
 	m.next(free, m.pick("free for those that fail", free+1))
@@ -584,6 +623,7 @@ func (m *model) refuseAll(i int) {
 	if e == nil || !e.isKnown || e.receiver.URL == "" {
 		return
 	}
+
 	for key, ev := range e.events {
 		if ev.state.isInMemory() {
 			m.refused[key] = true
@@ -603,6 +643,7 @@ func (m *model) tell(i int, moved bool) {
 			}
 		}
 	}
+
 	m.learn(i)
 }
 
@@ -620,6 +661,7 @@ func (m *model) drain() {
 		for m.read < len(m.stream) {
 			m.add()
 		}
+
 		m.learnUnknown()
 		reads := m.s.reads(m.clock)
 		for _, r := range reads {
@@ -635,15 +677,18 @@ func (m *model) drain() {
 		for _, it := range m.flying {
 			m.done(it, result{ending: delivered})
 		}
+
 		m.flying = nil
 		m.refuse(m.s.begin(m.clock))
 		plans := m.s.plan()
 		for i := range plans {
 			m.apply(&plans[i])
 		}
+
 		for _, apply := range m.results {
 			apply()
 		}
+
 		m.results = nil
 		m.s.commit(plans)
 
@@ -651,18 +696,21 @@ func (m *model) drain() {
 		if len(plans)+len(reads)+sent > 0 {
 			idle = 0
 		}
+
 		if idle > 3 && m.wakeAt() <= m.s.now {
 			m.Fatalf("woken again and again")
 		}
 		if m.over() {
 			return
 		}
+
 		if at := m.wakeAt(); at < never {
 			m.clock = max(m.clock, at)
 		} else {
 			break
 		}
 	}
+
 	m.Fatalf("not everything ended: %s", m)
 }
 
@@ -687,6 +735,7 @@ func (m *model) String() string {
 	for _, e := range m.s.endpoints {
 		text += fmt.Sprintf("\n%+v", *e)
 	}
+
 	for _, a := range m.accounts {
 		text += fmt.Sprintf("\nschedule %v", a.schedule)
 	}
@@ -695,6 +744,7 @@ func (m *model) String() string {
 
 func TestScheduler_LosesNothingAndKeepsTheRules(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newModel(rt)
 

@@ -45,6 +45,7 @@ func (d *desk) add(account int, names ...string) []*event {
 	for i, name := range names {
 		items[i] = &event{account: accountOf(account), key: keyOf(name), delivery: &ledger.Delivery{}}
 	}
+
 	d.entries++
 	d.publish(&entry{id: fmt.Sprint(d.entries), events: items})
 	return items
@@ -75,12 +76,15 @@ func (d *desk) sent(want ...string) []*event {
 	for _, it := range items {
 		got = append(got, it.key)
 	}
+
 	for _, name := range want {
 		wanted = append(wanted, keyOf(name))
 	}
+
 	if !slices.Equal(got, wanted) {
 		d.Fatalf("handed out %q, want %q", got, wanted)
 	}
+
 	return items
 }
 
@@ -95,10 +99,12 @@ func (d *desk) commit() {
 	for _, it := range d.s.begin(d.now) {
 		d.refused[it.account.String()] = append(d.refused[it.account.String()], it)
 	}
+
 	plans := d.s.plan()
 	for _, p := range plans {
 		d.plans[p.endpoint.account.String()] = p
 	}
+
 	d.s.commit(plans)
 }
 
@@ -113,12 +119,14 @@ func (p endpointPlan) writes() (all []string) {
 			all = append(all, fmt.Sprintf("%s %s +%d %d", kind, strings.TrimLeft(w.Key, "\x02"), max(w.Due-moment, 0), w.Attempts))
 		}
 	}
+
 	list("add", p.added)
 	list("move", p.moved)
 	list("put", p.rescheduled)
 	for _, event := range p.ended {
 		all = append(all, "remove "+strings.TrimLeft(event.Key, "\x02"))
 	}
+
 	return all
 }
 
@@ -144,6 +152,7 @@ func (d *desk) at(position int) {
 	if position > 0 {
 		want = fmt.Sprint(position)
 	}
+
 	if got := d.s.tail.position; got != want {
 		d.Fatalf("position %q, want %q", got, want)
 	}
@@ -157,13 +166,16 @@ func (d *desk) load(account int, items ...*event) *scheduleRead {
 	if len(loads) != 1 || loads[0].Account != accountOf(account) {
 		d.Fatalf("loads %+v", loads)
 	}
+
 	for _, it := range items {
 		it.account = accountOf(account)
 		if it.delivery == nil {
 			it.delivery = &ledger.Delivery{}
 		}
 	}
+
 	d.s.loaded(accountOf(account), items, d.now)
+
 	return loads[0]
 }
 
@@ -217,11 +229,13 @@ func TestScheduler_EarlierVersionsKeepTheirOrderBehindOneAskedFor(t *testing.T) 
 			for _, name := range []string{"1.4", "1.2", "1.3"} {
 				items = append(items, &event{key: keyOf(name), dueAt: d.now})
 			}
+
 			d.load(0, items...)
 			d.sent("1.4", "1.2")
 			if first == "1.2" {
 				slices.Reverse(items[:2])
 			}
+
 			d.done(result{ending: delivered}, items[:2]...)
 			d.sent("1.3")
 			d.done(result{ending: delivered}, items[2])
@@ -288,6 +302,7 @@ func TestScheduler_FallsBehindAndCatchesUp(t *testing.T) {
 	for _, name := range []string{"1.2", "2.2"} {
 		d.done(result{ending: delivered}, d.sent(name)...)
 	}
+
 	d.commit()
 
 	l := d.load(0, &event{key: keyOf("3.2"), dueAt: moment}, &event{key: keyOf("4.2"), dueAt: moment},
@@ -298,12 +313,14 @@ func TestScheduler_FallsBehindAndCatchesUp(t *testing.T) {
 	for _, name := range []string{"3.2", "4.2"} {
 		d.done(result{ending: delivered}, d.sent(name)...)
 	}
+
 	d.commit()
 
 	d.load(0, &event{key: keyOf("1.3"), dueAt: moment}, &event{key: keyOf("a"), dueAt: moment}, &event{key: keyOf("b"), dueAt: moment}, &event{key: keyOf("c"), dueAt: moment})
 	for _, name := range []string{"1.3", "a"} {
 		d.done(result{ending: delivered}, d.sent(name)...)
 	}
+
 	d.commit()
 
 	d.load(0, &event{key: keyOf("b"), dueAt: moment}, &event{key: keyOf("c"), dueAt: moment})
@@ -320,6 +337,7 @@ func TestScheduler_SharesBetweenEndpoints(t *testing.T) {
 	for i := range 50 {
 		d.add(0, fmt.Sprint("x", i))
 	}
+
 	d.add(1, "y0", "y1")
 	d.add(2, "z0", "z1")
 	d.sent("x0", "y0", "z0", "x1", "y1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15",
@@ -337,14 +355,17 @@ func TestScheduler_DeadEndpointsDelayNobody(t *testing.T) {
 	for i := range facts {
 		facts[i] = healthy
 	}
+
 	d := newDesk(t, facts...)
 	for round := range 400 {
 		for i := range dead {
 			d.add(i, fmt.Sprintf("%d.%d", i, round+2))
 		}
+
 		for _, it := range d.next(512) {
 			d.done(result{ending: retry, at: d.now + 10_000}, it)
 		}
+
 		d.add(dead, fmt.Sprint("n", round))
 		items := d.next(512)
 		d.must(slices.ContainsFunc(items, func(it *event) bool { return it.account == accountOf(dead) }), "round %d: a healthy endpoint waits", round)
@@ -355,9 +376,11 @@ func TestScheduler_DeadEndpointsDelayNobody(t *testing.T) {
 				d.done(result{ending: retry, at: d.now + 10_000}, it)
 			}
 		}
+
 		d.commit()
 		d.now += 100
 	}
+
 	d.must(d.s.tail.entries.len() <= 11*(dead+1), "%d entries wait for the position", d.s.tail.entries.len())
 }
 
@@ -517,6 +540,7 @@ func TestScheduler_LoneEventKeepsItsSchedule(t *testing.T) {
 					item = it
 				}
 			}
+
 			d.commit()
 		}
 
@@ -607,6 +631,7 @@ func TestScheduler_ForwardsWhatWasPostponed(t *testing.T) {
 	for i := range items {
 		items[i] = &event{key: keyOf(fmt.Sprint("b", i)), dueAt: moment + 6_000_000, attempts: 2}
 	}
+
 	l := d.load(0, items...)
 	d.must(l.From == moment+1 && l.Until == never && l.Limit == movePage, "load %+v", l)
 	d.commit()
@@ -790,9 +815,11 @@ func TestScheduler_NotSentInPages(t *testing.T) {
 	for i := range 1200 {
 		d.add(0, fmt.Sprint("n", i))
 	}
+
 	if need := d.s.takeUnknown(); len(need) != 1 || need[0] != accountOf(0) || d.s.takeUnknown() != nil {
 		t.Fatalf("needs %v", need)
 	}
+
 	d.sent()
 	d.learn(0, ledger.Facts{})
 	total := 0
@@ -800,6 +827,7 @@ func TestScheduler_NotSentInPages(t *testing.T) {
 		d.commit()
 		total += len(d.notSent(0))
 	}
+
 	d.must(total == 512, "%d not sent", total) // the others are in the schedule
 	d.must(len(d.s.reads(d.now)) == 1, "the schedule is not read")
 }
@@ -896,6 +924,7 @@ func TestScheduler_PaceHolds(t *testing.T) {
 	for i := range 400 {
 		d.add(0, fmt.Sprint("n", i))
 	}
+
 	var sent []int64
 	for len(sent) < 300 {
 		for _, it := range d.next(1000) {
@@ -906,11 +935,13 @@ func TestScheduler_PaceHolds(t *testing.T) {
 		d.must(d.wakeAt() > d.now, "woken at once")
 		d.now = d.wakeAt()
 	}
+
 	for first := range sent {
 		for last := first; last < len(sent); last++ {
 			d.must(float64(last-first+1) <= 10+50*float64(sent[last]-sent[first])/1000, "%d events in %d ms", last-first+1, sent[last]-sent[first])
 		}
 	}
+
 	d.must(sent[299]-moment <= 5900, "300 events took %d ms", sent[299]-moment)
 }
 
@@ -926,6 +957,7 @@ func TestScheduler_TallyIsWrittenOnceASecond(t *testing.T) {
 		}
 		d.now += 50
 	}
+
 	d.must(written == 5, "written %d times in 5 s", written)
 	d.now = d.wakeAt()
 	d.commit()

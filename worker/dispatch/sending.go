@@ -18,6 +18,7 @@ func (s *scheduler) next(events []*event, p places, now int64) []*event {
 	for _, e := range s.waiting {
 		s.ready.push(e)
 	}
+
 	clear(s.waiting)
 	s.waiting = s.waiting[:0]
 
@@ -41,7 +42,9 @@ func (s *scheduler) next(events []*event, p places, now int64) []*event {
 			s.ready.push(e)
 		}
 	}
+
 	s.isOffered = true
+
 	return events
 }
 
@@ -67,6 +70,7 @@ func (s *scheduler) putBack(ev *event, now int64) {
 		ev.state = queued
 		e.queue.putBack(ev)
 	}
+
 	s.keepWhatIsAllowed(e, ev, now)
 	s.look(e, now)
 }
@@ -76,6 +80,7 @@ func (s *scheduler) keepWhatIsAllowed(e *endpoint, ev *event, now int64) {
 	if ev.state != queued {
 		return
 	}
+
 	switch {
 	case e.receiver.URL == "" || ev.version < e.deleted:
 		s.remove(ev)
@@ -95,13 +100,16 @@ func (s *scheduler) finish(ev *event, r result, now int64) {
 	if ev.state != queued && ev.state != inFlight {
 		return
 	}
+
 	if ev.state == queued {
 		ev.version = e.receiver.Version
 	}
+
 	isBesidesSchedule := ev.isProbe || ev.isPing
 	if isBesidesSchedule && r.ending == retry {
 		r.ending, r.at = missed, ev.dueAt
 	}
+
 	if ev.version < e.moved {
 		r.at = now // what failed at an address that has changed goes to the new one
 	}
@@ -122,12 +130,14 @@ func (s *scheduler) finish(ev *event, r result, now int64) {
 	default:
 		s.end(ev)
 	}
+
 	s.assess(e, ev, &r, now)
 
 	nothingWaits := e.inMemory == e.pace.inFlight && e.schedule.isEmpty() && e.schedule.arriving == 0
 	if nothingWaits {
 		e.pace.breaker.endRecovery()
 	}
+
 	s.markChanged(e)
 	s.look(e, now)
 }
@@ -141,6 +151,7 @@ func (s *scheduler) assess(e *endpoint, ev *event, r *result, now int64) {
 	if state == "" || ev.version != e.receiver.Version {
 		return
 	}
+
 	e.note(state, now)
 
 	switch {

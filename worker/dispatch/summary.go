@@ -25,6 +25,7 @@ func (w *Webhooks) uncounted(now time.Time) (accounts []delivery.AccountID) {
 	if now.Sub(w.countedAt) < summarizeEvery {
 		return nil
 	}
+
 	w.countedAt = now
 
 	var candidates []*endpoint
@@ -36,6 +37,7 @@ func (w *Webhooks) uncounted(now time.Time) (accounts []delivery.AccountID) {
 			e.backlog = ledger.Backlog{}
 		}
 	}
+
 	if len(candidates) == 0 {
 		w.summarize(now)
 		return nil
@@ -46,6 +48,7 @@ func (w *Webhooks) uncounted(now time.Time) (accounts []delivery.AccountID) {
 		e.countedAt = now
 		accounts = append(accounts, e.account)
 	}
+
 	return accounts
 }
 
@@ -53,11 +56,13 @@ func (w *Webhooks) applyBacklogs(r *read) {
 	if len(r.counted.of) == 0 {
 		return
 	}
+
 	for i, account := range r.counted.of {
 		if r.counted.errs[i] == nil {
 			w.scheduler.endpoints[account].backlog = r.counted.values[i]
 		}
 	}
+
 	w.summarize(time.Now())
 }
 
@@ -69,6 +74,7 @@ func (w *Webhooks) summarize(now time.Time) {
 		if !e.waits() {
 			continue
 		}
+
 		sum := s[e.state]
 		sum.Endpoints++
 		inMemory, _ := e.inMemoryOnly()
@@ -76,10 +82,12 @@ func (w *Webhooks) summarize(now time.Time) {
 		if e.pace.breaker.Open {
 			sum.BreakersOpen++
 		}
+
 		oldest := e.backlog.Oldest
 		if !oldest.IsZero() && (sum.Oldest.IsZero() || oldest.Before(sum.Oldest)) {
 			sum.Oldest = oldest
 		}
+
 		s[e.state] = sum
 	}
 

@@ -30,6 +30,7 @@ func TestTail_PositionPassesNothingThatIsOpen(t *testing.T) {
 						open = append(open, e)
 					}
 				}
+
 				if len(open) > 0 {
 					settle(rapid.SampledFrom(open).Draw(rt, "entry"))
 				}
@@ -42,6 +43,7 @@ func TestTail_PositionPassesNothingThatIsOpen(t *testing.T) {
 					}
 					want = e.id
 				}
+
 				if tl.position != want {
 					rt.Fatalf("position %q, want %q", tl.position, want)
 				}

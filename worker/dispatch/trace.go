@@ -27,6 +27,7 @@ func (r *Role) trace(d *attempt, identity tracing.Identity, began time.Time, a s
 	if r.tracer == nil {
 		return
 	}
+
 	span := tracing.Span{
 		Name: "webhook " + string(d.Type), Kind: tracing.Client, Order: orderOf(d.Delivery), Identity: identity,
 		Began: began, Ended: began.Add(a.Took), Failure: a.Class,
@@ -35,12 +36,15 @@ func (r *Role) trace(d *attempt, identity tracing.Identity, began time.Time, a s
 			tracing.Number("vendorapi.attempt", d.number), tracing.Text("http.request.method", http.MethodPost),
 		},
 	}
+
 	if a.Status > 0 {
 		span.Attributes = append(span.Attributes, tracing.Number("http.response.status_code", a.Status))
 	}
+
 	if d.Order != nil {
 		span.Attributes = append(span.Attributes, tracing.Text("vendorapi.order", d.Order.ID.String()))
 	}
+
 	r.tracer.Record(&span)
 }
 

@@ -16,6 +16,7 @@ import (
 
 func TestAbout_NamesAccountOrderAndEventAndNothingPrivate(t *testing.T) {
 	t.Parallel()
+
 	order := &delivery.Order{ID: delivery.OrderID{1, 2, 3}, Account: delivery.NewAccountID()}
 	order.PackageNote = "geheim"
 	order.Recipient = delivery.Recipient{Name: "Ayşe Geheim", Phone: "5321234567"}
@@ -25,6 +26,7 @@ func TestAbout_NamesAccountOrderAndEventAndNothingPrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, r := range []*Role{{}, {tracer: tracer}} {
 		var b bytes.Buffer
 		slog.New(slog.NewJSONHandler(&b, nil)).Error("line", r.about(a, "error", "timeout")...)
@@ -38,6 +40,7 @@ func TestAbout_NamesAccountOrderAndEventAndNothingPrivate(t *testing.T) {
 		if traced := line["trace_id"] == "01020300000000000000000000000000"; traced != (r.tracer != nil) {
 			t.Errorf("trace_id %v", line["trace_id"])
 		}
+
 		for _, private := range []string{"geheim", "Geheim", "5321234567"} {
 			if strings.Contains(b.String(), private) {
 				t.Errorf("%q in %s", private, &b)
@@ -53,6 +56,7 @@ func TestPromise_TellsTheReceiverOnlyWhileTracingIsOn(t *testing.T) {
 	if len(header) != 0 {
 		t.Errorf("off, and the header is %v", header)
 	}
+
 	off := testing.AllocsPerRun(100, func() { r := &Role{}; r.trace(a, r.promise(a, header), a.OccurredAt, sender.Answer{}) })
 	if off != 0 {
 		t.Errorf("off, and it costs %v allocations", off)

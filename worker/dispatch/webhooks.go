@@ -133,6 +133,7 @@ func (r *Role) newWebhooks(ctx context.Context, partition int, now func() time.T
 		failures: r.settings.BreakerFailures,
 		memory:   memoryPerEndpoint,
 	}
+
 	reading, endReads := context.WithCancel(ctx)
 	return &Webhooks{
 		reading:   reading,
@@ -165,9 +166,11 @@ func (w *Webhooks) open(position string, caughtUp bool) {
 			o.ended, err = w.role.ledger.Ownership.Ended(w.reading, w.partition, position)
 			return err
 		})
+
 		if o.err != nil {
 			pause(w.reading, readAgainAfter)
 		}
+
 		w.results <- &Result{Webhooks: w, opened: o}
 	})
 }
@@ -191,11 +194,14 @@ func (w *Webhooks) applyOpened(o *opened) error {
 	if w.state == opening {
 		w.state = catchingUp
 	}
+
 	w.ended = o.ended
 	if o.caughtUp {
 		w.caughtUp()
 	}
+
 	w.findWaiting()
+
 	return nil
 }
 
@@ -209,9 +215,11 @@ func (w *Webhooks) findWaiting() {
 				return nil
 			})
 		})
+
 		if err != nil {
 			pause(w.reading, readAgainAfter)
 		}
+
 		w.results <- &Result{Webhooks: w, found: &found{isLast: true, err: err}}
 	})
 }
@@ -229,6 +237,7 @@ func (w *Webhooks) applyFound(f *found) error {
 			w.unread.add(account)
 		}
 	}
+
 	if f.err != nil {
 		w.findWaiting()
 	}
@@ -330,6 +339,7 @@ func (w *Webhooks) Begin(in Input, wanted *ledger.Wanted) *Turn {
 	for _, ev := range w.scheduler.begin(w.ms()) {
 		w.recordUnsent(ev, ledger.StateNotSent, ledger.NoEndpointError)
 	}
+
 	w.closeLogs()
 
 	if in.Inbox != nil {
@@ -340,6 +350,7 @@ func (w *Webhooks) Begin(in Input, wanted *ledger.Wanted) *Turn {
 			}
 		}
 	}
+
 	return &Turn{webhooks: w, input: in, wanted: wanted}
 }
 
@@ -360,6 +371,7 @@ func (w *Webhooks) closeLogs() {
 	if len(w.closedLogs) > 0 {
 		return // of a plan that was discarded
 	}
+
 	now := time.Now()
 	left := w.openLogs[:0]
 	for _, l := range w.openLogs {
@@ -367,12 +379,14 @@ func (w *Webhooks) closeLogs() {
 			left = append(left, l)
 			continue
 		}
+
 		isEmpty := l.close()
 		w.closedLogs = append(w.closedLogs, l)
 		if !isEmpty {
 			left = append(left, l)
 		}
 	}
+
 	clear(w.openLogs[len(left):])
 	w.openLogs = left
 }
@@ -403,21 +417,27 @@ func (t *Turn) Plan(step *ledger.Step) *Plan {
 	for i := range p.endpoints {
 		p.endpoints[i].write(step)
 	}
+
 	for _, p := range w.probed {
 		step.Endpoint(p.account, &ledger.EndpointChange{ProbeAnswered: p.request})
 	}
+
 	for _, l := range w.lines {
 		step.Publish(l.account, l.line, l.final)
 	}
+
 	for _, l := range w.closedLogs {
 		l.write(step)
 	}
+
 	if w.summary != nil {
 		step.Summary(w.summary)
 	}
+
 	if w.scheduler.tail.position != "" {
 		step.Token.Webhooks = w.scheduler.tail.position
 	}
+
 	return p
 }
 
@@ -460,18 +480,22 @@ func (p *Plan) Commit(sentAt time.Time) {
 	if !sentAt.IsZero() {
 		w.confirm(sentAt)
 	}
+
 	w.scheduler.commit(p.endpoints)
 	for i := range p.endpoints {
 		if p.endpoints[i].proven != 0 {
 			w.unread.add(p.endpoints[i].endpoint.account) // the script has compared the version
 		}
 	}
+
 	for _, l := range w.closedLogs {
 		l.commit()
 	}
+
 	if w.summary != nil {
 		w.writtenSummary, w.summaryWrittenAt, w.summary = w.summary, time.Now(), nil
 	}
+
 	clear(w.lines)
 	w.lines, w.probed, w.closedLogs = w.lines[:0], nil, w.closedLogs[:0]
 	w.newsSince = time.Time{}
@@ -488,6 +512,7 @@ func (t *Turn) takeInput() {
 	if in == nil {
 		return
 	}
+
 	for i, account := range t.wanted.Endpoints {
 		w.learn(account, t.wanted.Facts[i])
 	}
@@ -515,8 +540,10 @@ func (t *Turn) takeInput() {
 			w.scheduler.acceptEntry(entry, now)
 			w.scheduler.follow(entry, now)
 		}
+
 		deliveries = deliveries[n:]
 	}
+
 	if t.input.CatchesUp {
 		w.caughtUp()
 	}
@@ -539,6 +566,7 @@ func (w *Webhooks) newEvents(deliveries []*ledger.Delivery) []*event {
 			events = append(events, &event{account: d.Account, key: d.Key, delivery: d})
 		}
 	}
+
 	w.role.metrics.entries.WithLabelValues(resultQueued).Add(float64(len(events)))
 	return events
 }
@@ -565,6 +593,7 @@ func (w *Webhooks) Send() (nextTurn time.Time) {
 	w.wantEndpoints()
 	w.startRead()
 	hasPlaces := w.role.freePlaces().free > 0 && len(w.scheduler.waiting) == 0
+
 	return w.nextTurn(canSend && hasPlaces)
 }
 
@@ -576,6 +605,7 @@ func (w *Webhooks) sendSome() bool {
 	if places.free <= 0 {
 		return false
 	}
+
 	w.events = w.scheduler.next(w.events[:0], places, w.ms())
 	now := w.now()
 	for _, ev := range w.events {
@@ -588,6 +618,7 @@ func (w *Webhooks) sendSome() bool {
 		}
 		w.launch(a)
 	}
+
 	return len(w.events) > 0
 }
 
@@ -596,9 +627,11 @@ func (w *Webhooks) attemptOf(ev *event) *attempt {
 	if ev.isPing {
 		d = ledger.Ping(ev.account, time.UnixMilli(ev.dueAt))
 	}
+
 	if ev.replayedAt > 0 { // since it was loaded, perhaps
 		d.ReplayedAt = time.UnixMilli(ev.replayedAt)
 	}
+
 	return &attempt{
 		Delivery: d,
 		event:    ev,
@@ -620,6 +653,7 @@ func (w *Webhooks) wantEndpoints() {
 	if now.Sub(w.unread.refreshed) < refreshEvery {
 		return
 	}
+
 	w.unread.refreshed = now
 	for account, e := range w.scheduler.endpoints {
 		if e.isKnown {
@@ -636,11 +670,13 @@ func (w *Webhooks) nextTurn(canSend bool) time.Time {
 	if canSend {
 		next = now.Add(w.untilSend())
 	}
+
 	for _, due := range []time.Time{w.writeDue(now), w.readDue(now)} {
 		if !due.IsZero() && due.Before(next) {
 			next = due
 		}
 	}
+
 	return next
 }
 
@@ -675,16 +711,19 @@ func (w *Webhooks) readDue(now time.Time) time.Time {
 	if w.isReading {
 		return time.Time{}
 	}
+
 	due, hasUnread := w.unread.next(now)
 	if w.mayLoad() && w.scheduler.wantsRead(w.ms()) {
 		due, hasUnread = now, true
 	}
+
 	if !hasUnread {
 		return time.Time{}
 	}
 	if due.Before(w.readAgainAt) {
 		return w.readAgainAt
 	}
+
 	return due
 }
 
@@ -699,10 +738,12 @@ func (w *Webhooks) launch(a *attempt) {
 			r.make(w.ctx, a, w.now(), w.mayBegin)
 			return nil
 		})
+
 		if err != nil {
 			r.log.Error("an attempt failed", r.about(a, "error", err)...)
 			r.conclude(a, unrenderable)
 		}
+
 		r.givePlaceBack(a.event)
 		w.results <- &Result{Webhooks: w, attempt: a}
 	})
@@ -721,11 +762,13 @@ func (w *Webhooks) finished(a *attempt) {
 	if a.ending == deferred {
 		return
 	}
+
 	record := a.record()
 	isFailedProbe := a.probe && a.ending != delivered
 	if a.ending == retry && !a.probe {
 		record.NextAt = a.event.nextAttempt()
 	}
+
 	w.record(a.Delivery, &record, isFailedProbe, !a.ping)
 }
 
@@ -749,19 +792,23 @@ func (w *Webhooks) record(d *ledger.Delivery, record *ledger.AttemptRecord, isFa
 		l = &attemptLog{account: d.Account}
 		w.logs[d.Account] = l
 	}
+
 	if len(l.lines) == 0 {
 		l.since = time.Now()
 		w.openLogs = append(w.openLogs, l)
 	}
+
 	l.add(line, isFailedProbe)
 
 	if !publish {
 		return
 	}
+
 	isFinal := record.State != ledger.StateRetrying
 	if !isFinal {
 		line = unanswered
 	}
+
 	w.lines = append(w.lines, outcomeLine{account: d.Account, line: line, final: isFinal})
 }
 

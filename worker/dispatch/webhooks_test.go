@@ -53,6 +53,7 @@ func TestWebhooks_BeginNothingWithoutAConfirmedWrite(t *testing.T) {
 	if w.InFlight != 1 {
 		t.Error("not sent after the write was confirmed")
 	}
+
 	apply(t, results)
 
 	w.GiveUp()
@@ -86,12 +87,14 @@ func TestWebhooks_ShareThePlacesOfTheProcess(t *testing.T) {
 		for _, w := range owners {
 			sending.Go(func() { w.Send() })
 		}
+
 		sending.Wait()
 
 		inFlight := 0
 		for _, w := range owners {
 			inFlight += w.InFlight
 		}
+
 		end()
 		if inFlight != most {
 			t.Fatalf("%d in flight, want the %d that have places", inFlight, most)
@@ -206,6 +209,7 @@ func TestWebhooks_ReadAgainWhatCouldNotBeRead(t *testing.T) {
 	if err == nil {
 		t.Fatal("the read has not failed")
 	}
+
 	w.reading, w.readAgainAt = t.Context(), time.Now()
 	soon := w.ms() + 1000
 	if !w.scheduler.wantsRead(soon) || len(w.scheduler.reads(soon)) != 1 {
@@ -221,6 +225,7 @@ func TestWebhooks_RecordOnceWhatIsGone(t *testing.T) {
 		return &ledger.Scheduled{Key: keyOf(name), Due: 1, Gone: "the order is no longer stored",
 			Delivery: &ledger.Delivery{Account: accountOf(0), Key: keyOf(name), EventID: name, Type: event}}
 	}
+
 	for name, c := range map[string]struct {
 		facts          ledger.Facts
 		atOnce, byTurn int // records
@@ -235,6 +240,7 @@ func TestWebhooks_RecordOnceWhatIsGone(t *testing.T) {
 		if len(reads) != 1 {
 			t.Fatalf("%s: %d reads", name, len(reads))
 		}
+
 		w.applySchedule(reads[0], []*ledger.Scheduled{scheduled("1.2", delivery.ETAChanged), scheduled("2.2", delivery.StatusChanged)})
 		if len(w.lines) != c.atOnce {
 			t.Errorf("%s: %d records at once, want %d", name, len(w.lines), c.atOnce)
@@ -268,6 +274,7 @@ func entries(t *testing.T, given string) (log []string) {
 			} else {
 				log = append(log, chunk)
 			}
+
 			l.commit()
 		}
 	}
@@ -284,6 +291,7 @@ func entries(t *testing.T, given string) (log []string) {
 	if len(l.written) != len(log) {
 		t.Errorf("%d entries are known, %d were written", len(l.written), len(log))
 	}
+
 	return log
 }
 
@@ -324,10 +332,12 @@ func TestAttemptLog_KeepsTheNewest(t *testing.T) {
 			log = log[:min(l.entriesKept(), len(log))]
 			l.commit()
 		}
+
 		var sum chunk
 		for _, one := range log {
 			sum.lines, sum.bytes = sum.lines+one.lines, sum.bytes+one.bytes
 		}
+
 		if sum.lines < c.fewest || sum.lines > c.most || sum.bytes > max(logBytes, c.line+lineOverhead) || len(l.written) != len(log) {
 			t.Errorf("%s: %d lines of %d bytes in %d entries, of which it knows %d", name, sum.lines, sum.bytes, len(log), len(l.written))
 		}
@@ -353,16 +363,19 @@ func TestAttemptLog_NeverHoldsMoreThanItsBytes(t *testing.T) {
 				}
 			}
 		}
+
 		for owner := range 12 {
 			l := &attemptLog{}
 			for range c.writes {
 				for range c.atOnce {
 					l.add(make([]byte, c.line), false)
 				}
+
 				l.close()
 				if len(l.written) == 0 {
 					trim(logBytes - l.limit())
 				}
+
 				log = append([]int{chunkOf(l.closed).bytes}, log...)
 				log = log[:min(l.entriesKept(), len(log))]
 				l.commit()
@@ -371,6 +384,7 @@ func TestAttemptLog_NeverHoldsMoreThanItsBytes(t *testing.T) {
 				for _, one := range log {
 					bytes += one
 				}
+
 				if bytes > logBytes || owner > 5 && bytes < c.atLeast {
 					t.Fatalf("%s: the log has %d bytes in %d entries with owner %d", name, bytes, len(log), owner)
 				}
@@ -406,12 +420,14 @@ func TestAttemptLog_AFailedProbeWhileOneIsBeingWritten(t *testing.T) {
 	if l.closedReplaces {
 		t.Error("the first line takes the place of another entry")
 	}
+
 	l.commit()
 	l.close()
 
 	if !l.closedReplaces || binary.BigEndian.Uint32(l.closed[0][1:]) != 2 {
 		t.Errorf("line %v is written, in the place of the last: %v", l.closed[0], l.closedReplaces)
 	}
+
 	l.commit()
 	if len(l.written) != 1 {
 		t.Errorf("the log has %d entries", len(l.written))

@@ -119,9 +119,11 @@ func New(o Options) *Sender {
 		},
 		tls: receiversTLS(),
 	}
+
 	s.pool = pool{maxIdle: idleShare * o.Concurrency, perURL: o.Concurrency, timeout: connectionIdle}
 	s.dialName = s.dialer.DialContext
 	s.transport.Store(s.newTransport())
+
 	return s
 }
 
@@ -141,10 +143,12 @@ func (s *Sender) target(raw string, now time.Time) (*target, error) {
 	if t != nil && now.Before(t.until) {
 		return t, nil
 	}
+
 	u, err := s.guard.parseURL(raw)
 	if err != nil {
 		return nil, err
 	}
+
 	t = &target{url: u, host: u.Host, path: u.RequestURI()}
 	var label string
 	label, t.until = s.label(raw, now)
@@ -154,7 +158,9 @@ func (s *Sender) target(raw string, now time.Time) (*target, error) {
 	if s.targets == nil || now.After(s.forgetAt) {
 		s.targets, s.forgetAt = map[string]*target{}, now.Add(s.lifetime)
 	}
+
 	s.targets[raw] = t
+
 	return t, nil
 }
 
@@ -169,6 +175,7 @@ func (s *Sender) unsettled(label string) {
 		former := s.transport.Swap(s.newTransport())
 		former.CloseIdleConnections()
 	}
+
 	s.labels[label] = struct{}{}
 }
 
@@ -208,16 +215,20 @@ func (s *Sender) dialHTTP2(ctx context.Context, _, address string) (net.Conn, er
 			return dialled, nil
 		}
 	}
+
 	c, multiplexed, err := s.connect(ctx, true, address)
 	if c != nil {
 		c.Close()
 		err = errNotHTTP2
 	}
+
 	if err != nil {
 		s.unsettled(label)
 		return nil, err
 	}
+
 	s.settled(label)
+
 	return multiplexed, nil
 }
 
@@ -230,6 +241,7 @@ func (s *Sender) connect(ctx context.Context, secure bool, address string) (*con
 	if err != nil {
 		return nil, nil, fmt.Errorf("dial %s: %w", address, err)
 	}
+
 	_, host, _ = strings.Cut(host, ".")
 
 	reached(ctx, resolving)
@@ -237,6 +249,7 @@ func (s *Sender) connect(ctx context.Context, secure bool, address string) (*con
 	if err != nil {
 		return nil, nil, err
 	}
+
 	reached(ctx, connected)
 	socket := socketOf(conn)
 	conn = s.count(conn)
@@ -253,11 +266,13 @@ func (s *Sender) connect(ctx context.Context, secure bool, address string) (*con
 		conn.Close()
 		return nil, nil, &handshakeError{err}
 	}
+
 	reached(ctx, connected)
 	if secured.ConnectionState().NegotiatedProtocol == "h2" {
 		under.isFree = true
 		return nil, secured, nil // http.Transport wants this type for HTTP/2
 	}
+
 	return &connection{Conn: secured, below: under, socket: socket}, nil, nil
 }
 
@@ -266,6 +281,7 @@ func withPort(address string, secure bool) string {
 	if strings.LastIndexByte(address, ':') > strings.LastIndexByte(address, ']') {
 		return address
 	}
+
 	port := "80"
 	if secure {
 		port = "443"

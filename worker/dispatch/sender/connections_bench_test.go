@@ -20,6 +20,7 @@ func BenchmarkSend(b *testing.B) {
 					_, _ = io.Copy(io.Discard, r.Body)
 					w.WriteHeader(http.StatusNoContent)
 				})
+
 			s := New(localOptions())
 			s.tls.RootCAs = authority.roots()
 			signed := signedHeader()
@@ -34,6 +35,7 @@ func BenchmarkSend(b *testing.B) {
 					}
 				}
 			})
+
 			b.StopTimer()
 			s.CloseIdleConnections()
 		})
@@ -51,10 +53,12 @@ func BenchmarkSendOne(b *testing.B) {
 			if scheme == "https" {
 				config = authority.issue(b, time.Now().Add(time.Hour), "127.0.0.1")
 			}
+
 			raw(b, l, func(conn net.Conn) {
 				if config != nil {
 					conn = tls.Server(conn, config)
 				}
+
 				buffer := make([]byte, 16<<10)
 				for received := 0; ; received = 0 {
 					for !bytes.HasSuffix(buffer[:received], statusBody) {
@@ -67,6 +71,7 @@ func BenchmarkSendOne(b *testing.B) {
 					_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\nDate: Mon, 30 Nov 2026 22:00:00 GMT\r\nServer: x\r\n\r\n")
 				}
 			})
+
 			s := New(localOptions())
 			s.tls.RootCAs = authority.roots()
 			signed := signedHeader()
@@ -77,6 +82,7 @@ func BenchmarkSendOne(b *testing.B) {
 					b.Fatalf("%+v", a)
 				}
 			}
+
 			s.CloseIdleConnections()
 		})
 	}

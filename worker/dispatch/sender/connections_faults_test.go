@@ -33,6 +33,7 @@ func faultNames(name string, _ int) record {
 	case "private.test.":
 		return addresses("10.1.2.3")
 	}
+
 	return addresses("127.0.0.1")
 }
 
@@ -88,10 +89,12 @@ func connectionFaults(t *testing.T) []fault {
 			_, _ = io.Copy(io.Discard, conn)
 		})
 	}
+
 	reset := hook(t, "http", func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 64))
 		_ = conn.(*counted).Conn.(*net.TCPConn).SetLinger(0)
 	})
+
 	return []fault{
 		{"nobody listens", "http://vendor.test:1/", ClassConnect, "connection refused"},
 		{"a reset", reset, ClassConnect, "connection reset by peer"},
@@ -110,12 +113,15 @@ func tlsFaults(t *testing.T, a *authority) []fault {
 		start(t, l, config, false, func(http.ResponseWriter, *http.Request) {})
 		return at("https", l, 1)
 	}
+
 	changed := func(change func(*tls.Config)) string {
 		config := a.vendor(t)
 		change(config)
 		return secured(config)
 	}
+
 	garbage := hook(t, "https", func(conn net.Conn) { _, _ = io.WriteString(conn, strings.Repeat("garbage", 1000)) })
+
 	return []fault{
 		{"an expired certificate", secured(a.issue(t, time.Now().Add(-time.Minute), "vendor.test")), ClassTLS, "certificate has expired or is not yet valid"},
 		{"another host's certificate", secured(a.issue(t, time.Time{}, "other.test")), ClassTLS, "certificate is valid for other.test, not vendor.test"},

@@ -41,6 +41,7 @@ func http2Frames(t *testing.T, l *counting, config *tls.Config, handle func(f *f
 		if _, err := io.ReadFull(secured, preface); err != nil {
 			return
 		}
+
 		f := &frames{Framer: http2.NewFramer(secured, secured), conn: secured, nth: nth}
 		f.encode = hpack.NewEncoder(&f.block)
 		f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
@@ -56,6 +57,7 @@ func (f *frames) serve(handle func(f *frames, stream uint32, path string)) {
 		if err != nil {
 			return
 		}
+
 		switch frame := frame.(type) {
 		case *http2.SettingsFrame:
 			if !frame.IsAck() {
@@ -101,10 +103,12 @@ func TestHTTP2_AReceiverThatGoesAwayCostsNothing(t *testing.T) {
 		handled.Add(1)
 		f.answer(stream, "204", true)
 	})
+
 	s := localSender(t, authority, loopbackNames(t))
 	if a := s.post(t, at("https", l, 1)); !a.OK() {
 		t.Fatalf("%+v", a)
 	}
+
 	var sends sync.WaitGroup
 	for range 40 {
 		sends.Go(func() {
@@ -113,6 +117,7 @@ func TestHTTP2_AReceiverThatGoesAwayCostsNothing(t *testing.T) {
 			}
 		})
 	}
+
 	sends.Wait()
 	if n := handled.Load(); n != 41 {
 		t.Errorf("%d requests were handled", n)
@@ -141,12 +146,14 @@ func TestHTTP2_AConnectionThatBreaksIsReplaced(t *testing.T) {
 				}
 				f.answer(stream, "204", true)
 			})
+
 			s := localSender(t, authority, loopbackNames(t))
 			for i := range 3 {
 				if a := s.post(t, at("https", l, 1)); a.Class != c.class || (a.Class == "") != (a.Detail == "") {
 					t.Errorf("send %d: %+v", i, a)
 				}
 			}
+
 			if n := l.accepted.Load(); n < c.least || n > c.most {
 				t.Errorf("%d connections", n)
 			}
@@ -173,9 +180,11 @@ func newFreezer(t *testing.T, to *counting) *freezer {
 			return
 		}
 		defer there.Close()
+
 		go forward(there, conn, frozen)
 		forward(conn, there, frozen)
 	})
+
 	return z
 }
 
@@ -187,6 +196,7 @@ func forward(to, from net.Conn, frozen chan struct{}) {
 		if err != nil {
 			return
 		}
+
 		select {
 		case <-frozen:
 		default:
@@ -217,6 +227,7 @@ func TestHTTP2_ADeadConnectionIsFoundByPings(t *testing.T) {
 		if a := s.post(t, at("https", l, 1)); !a.OK() {
 			t.Fatalf("%+v", a)
 		}
+
 		z.freeze()
 		var sends sync.WaitGroup
 		for range 8 {
@@ -226,10 +237,12 @@ func TestHTTP2_ADeadConnectionIsFoundByPings(t *testing.T) {
 				}
 			})
 		}
+
 		synctest.Wait()
 		if a := s.post(t, at("https", l, 2)); !a.OK() || a.Took != 0 {
 			t.Errorf("another endpoint meanwhile: %+v", a)
 		}
+
 		sends.Wait()
 	})
 }
@@ -249,6 +262,7 @@ func TestHTTP2_AStalledEndpointDoesNotStallItsNeighbours(t *testing.T) {
 			_ = f.WriteWindowUpdate(0, 1<<20)
 			f.answer(stream, "204", true)
 		})
+
 		s := pipeSender(t, authority, l)
 		large := bytes.Repeat([]byte("x"), 15<<10)
 		var sends sync.WaitGroup
@@ -259,15 +273,18 @@ func TestHTTP2_AStalledEndpointDoesNotStallItsNeighbours(t *testing.T) {
 				}
 			})
 		}
+
 		synctest.Wait()
 		if n := stalled.Load(); n < 4 || n >= 32 {
 			t.Errorf("%d requests came through to the stalled endpoint", n)
 		}
+
 		for i := range 20 {
 			if a := s.Send(t.Context(), Request{URL: at("https", l, 2), Header: signedHeader(), Body: large}); !a.OK() || a.Took != 0 {
 				t.Fatalf("send %d of the neighbour: %+v", i, a)
 			}
 		}
+
 		sends.Wait()
 	})
 }

@@ -60,6 +60,7 @@ func newNameServer(t *testing.T, answer func(name string, asked int) record) *na
 	serving.Go(func() { n.serveUDP(udp) })
 	serving.Go(func() { n.serveTCP(tcp) })
 	t.Cleanup(func() { udp.Close(); tcp.Close(); serving.Wait() })
+
 	return n
 }
 
@@ -76,7 +77,9 @@ func listenBoth(t *testing.T) (net.PacketConn, net.Listener) {
 		}
 		udp.Close()
 	}
+
 	t.Fatal("no port is free for UDP and TCP")
+
 	return nil, nil
 }
 
@@ -107,6 +110,7 @@ func (n *nameServer) serveTCP(listener net.Listener) {
 		if err != nil {
 			return
 		}
+
 		_ = conn.SetDeadline(time.Now().Add(testserver.Timeout))
 		var length [2]byte
 		if _, err := io.ReadFull(conn, length[:]); err == nil {
@@ -116,6 +120,7 @@ func (n *nameServer) serveTCP(listener net.Listener) {
 				_, _ = conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...))
 			}
 		}
+
 		conn.Close()
 	}
 }
@@ -130,6 +135,7 @@ func (n *nameServer) reply(query []byte, tcp bool) []byte {
 	if err != nil {
 		return nil
 	}
+
 	n.mu.Lock()
 	key := question.Type.String() + question.Name.String()
 	r := n.answer(question.Name.String(), n.asked[key])
@@ -138,17 +144,21 @@ func (n *nameServer) reply(query []byte, tcp bool) []byte {
 	if r.silent {
 		return nil
 	}
+
 	m := dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: head.ID, Response: true, RecursionDesired: true, RecursionAvailable: true, RCode: r.code},
 		Questions: []dnsmessage.Question{question},
 	}
+
 	if m.Truncated = r.long && !tcp; !m.Truncated {
 		m.Answers = resources(question, r)
 	}
+
 	packed, err := m.Pack()
 	if err != nil {
 		panic(err)
 	}
+
 	return packed
 }
 
@@ -159,6 +169,7 @@ func resources(q dnsmessage.Question, r record) (list []dnsmessage.Resource) {
 		list = append(list, dnsmessage.Resource{Header: head, Body: &dnsmessage.CNAMEResource{CNAME: alias}})
 		head.Name = alias
 	}
+
 	for _, address := range r.addresses {
 		switch {
 		case q.Type == dnsmessage.TypeA && address.Is4():
@@ -167,6 +178,7 @@ func resources(q dnsmessage.Question, r record) (list []dnsmessage.Resource) {
 			list = append(list, dnsmessage.Resource{Header: head, Body: &dnsmessage.AAAAResource{AAAA: address.As16()}})
 		}
 	}
+
 	return list
 }
 
@@ -186,6 +198,7 @@ func newAuthority(t testing.TB) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return &authority{ca, own}
 }
 
@@ -263,6 +276,7 @@ func raw(t testing.TB, l net.Listener, serve func(net.Conn)) {
 			serving.Go(func() { defer conn.Close(); serve(conn) })
 		}
 	})
+
 	t.Cleanup(func() {
 		l.Close()
 		open.Range(func(conn, _ any) bool { conn.(net.Conn).Close(); return true })
@@ -283,7 +297,9 @@ func start(t testing.TB, l net.Listener, config *tls.Config, h2 bool, h http.Han
 	} else {
 		server.Start()
 	}
+
 	t.Cleanup(server.Close)
+
 	return server
 }
 
@@ -379,6 +395,7 @@ func (b *buffered) Read(p []byte) (int, error) {
 			n = copy(p, b.arrived)
 			b.arrived = b.arrived[n:]
 		}
+
 		b.mu.Unlock()
 		switch {
 		case isLate:
@@ -388,6 +405,7 @@ func (b *buffered) Read(p []byte) (int, error) {
 		case end != nil:
 			return 0, end
 		}
+
 		select {
 		case <-changed:
 		case <-b.closed:
@@ -410,10 +428,12 @@ func (b *buffered) SetReadDeadline(t time.Time) error {
 			b.timer.Stop()
 			b.timer = nil
 		}
+
 		if left := time.Until(t); !t.IsZero() && left > 0 {
 			b.timer = time.AfterFunc(left, func() { b.change(func() {}) })
 		}
 	})
+
 	return nil
 }
 
@@ -456,10 +476,12 @@ func pipeSender(t *testing.T, a *authority, l *counting) *Sender {
 	if a != nil {
 		roots = a.roots()
 	}
+
 	s := New(options)
 	s.tls.RootCAs = roots
 	s.dialName = l.Listener.(*pipes).dial
 	t.Cleanup(s.CloseIdleConnections)
+
 	return s
 }
 

@@ -38,11 +38,13 @@ func localSender(t *testing.T, a *authority, names *nameServer) *Sender {
 	if a != nil {
 		roots = a.roots()
 	}
+
 	s := New(localOptions())
 	s.tls.RootCAs = roots
 	s.lifetime = forEver
 	s.dialer.Resolver = names.resolver()
 	t.Cleanup(s.CloseIdleConnections)
+
 	return s
 }
 
@@ -64,10 +66,12 @@ func TestConnections_ManyEndpointsOfOneHostDoNotReconnect(t *testing.T) {
 				if c.scheme == "http" {
 					config = nil
 				}
+
 				start(t, l, config, c.h2, func(_ http.ResponseWriter, r *http.Request) {
 					_, _ = io.Copy(io.Discard, r.Body)
 					time.Sleep(time.Second) // all of a round are in flight together
 				})
+
 				s := pipeSender(t, authority, l)
 				s.lifetime = forEver
 				everywhere := func(each int) {
@@ -81,16 +85,20 @@ func TestConnections_ManyEndpointsOfOneHostDoNotReconnect(t *testing.T) {
 							})
 						}
 					}
+
 					sends.Wait()
 					synctest.Wait() // the connections are kept
 				}
+
 				if c.h2 { // the first of each finds out
 					most = endpoints
 					everywhere(1)
 				}
+
 				for range rounds {
 					everywhere(each)
 				}
+
 				if n := l.accepted.Load(); n != most {
 					t.Errorf("%d connections for %d sends, %d at once", n, endpoints*each*rounds, endpoints*each)
 				}
@@ -110,6 +118,7 @@ func TestConnections_ABusyEndpointIsLookedUpAgain(t *testing.T) {
 				if c.scheme == "http" {
 					config = nil
 				}
+
 				var reached [2]atomic.Int64
 				for i, l := range []*counting{former, current} {
 					start(t, l, config.Clone(), c.h2, func(_ http.ResponseWriter, r *http.Request) {
@@ -117,6 +126,7 @@ func TestConnections_ABusyEndpointIsLookedUpAgain(t *testing.T) {
 						reached[i].Add(1)
 					})
 				}
+
 				s := pipeSender(t, authority, former)
 				send := func(rounds int) {
 					for range rounds {
@@ -128,6 +138,7 @@ func TestConnections_ABusyEndpointIsLookedUpAgain(t *testing.T) {
 						time.Sleep(10 * time.Second)
 					}
 				}
+
 				lives := int(connectionLifetime / (10 * time.Second))
 				send(10)
 				s.dialName = current.Listener.(*pipes).dial // the name's other address
@@ -135,6 +146,7 @@ func TestConnections_ABusyEndpointIsLookedUpAgain(t *testing.T) {
 				if reached[1].Load() == 0 || former.accepted.Load() > 8 { // each changes once or not at all before it moves
 					t.Errorf("%d webhooks at the current address, %d connections to the former", reached[1].Load(), former.accepted.Load())
 				}
+
 				before := reached[0].Load()
 				send(lives)
 				if n := reached[0].Load() - before; n > 0 || former.open.Load() > 0 {
@@ -164,6 +176,7 @@ func TestConnections_LeakNeitherConnectionsNorGoroutines(t *testing.T) {
 						}
 					})
 				}
+
 				sends.Wait()
 				s.CloseIdleConnections()
 				time.Sleep(connectionIdle)
@@ -217,6 +230,7 @@ func TestConnections_AreBounded(t *testing.T) {
 			highest = max(highest, s.open.Load())
 			synctest.Wait()
 		}
+
 		if highest < 20 || highest > 21 {
 			t.Errorf("at most %d connections were open", highest)
 		}
@@ -234,6 +248,7 @@ func TestConnections_EachEndpointChangesAtAMomentOfItsOwn(t *testing.T) {
 		if left <= 0 || left > c.lifetime || strings.Contains(label, ".") {
 			t.Fatalf("%s for %s", label, left)
 		}
+
 		changes[min(left/quarter, 3)]++
 		if same, _ := c.label(url, until.Add(-1)); same != label {
 			t.Errorf("changed too early")
@@ -242,9 +257,11 @@ func TestConnections_EachEndpointChangesAtAMomentOfItsOwn(t *testing.T) {
 			t.Errorf("not changed in time")
 		}
 	}
+
 	if connectionIdle > c.lifetime/2 {
 		t.Errorf("a label comes back after %s, its connections may be idle for %s", c.lifetime, connectionIdle)
 	}
+
 	for _, n := range changes {
 		if n < 180 || n > 320 {
 			t.Errorf("changes by quarter of a life: %v", changes)
@@ -279,6 +296,7 @@ func TestConnections_DeadEndpointsLeaveNothingBehind(t *testing.T) {
 			}
 			time.Sleep(connectionLifetime)
 		}
+
 		if kept := reflect.ValueOf(s.transport.Load()).Elem().FieldByName("idleConnWait").Len(); kept > 6 {
 			t.Errorf("%d entries for 3 endpoints", kept)
 		}
@@ -298,6 +316,7 @@ func TestConnections_ReceiversSeeTheirOwnName(t *testing.T) {
 					host.Store(r.Host)
 					sni.Store(r.TLS.ServerName)
 				})
+
 				s := pipeSender(t, authority, l)
 				s.lifetime = forEver
 				dial := s.dialName
@@ -320,6 +339,7 @@ func TestConnections_ReceiversSeeTheirOwnName(t *testing.T) {
 							t.Fatalf("%s: %+v", given, a)
 						}
 					}
+
 					if dialled.Load() != want.dialled || host.Load() != want.host || sni.Load() != want.sni {
 						t.Errorf("%s: dialled %v, host %v, server name %q", given, dialled.Load(), host.Load(), sni.Load())
 					}
@@ -356,6 +376,7 @@ func TestConnections_AnyNumberOfDeadURLsIsForgotten(t *testing.T) {
 					<-answer
 				}
 			})
+
 			s := localSender(t, authority, loopbackNames(t))
 			s.maxLabels = 50
 			first := s.transport.Load()
@@ -370,6 +391,7 @@ func TestConnections_AnyNumberOfDeadURLsIsForgotten(t *testing.T) {
 				if target, err := s.target(url, time.Now()); err == nil {
 					target.isHTTP2.Store(c.h2) // when it was alive
 				}
+
 				if s.post(t, url).OK() {
 					t.Fatal("a dead URL has answered")
 				}
@@ -377,10 +399,12 @@ func TestConnections_AnyNumberOfDeadURLsIsForgotten(t *testing.T) {
 					t.Fatalf("%d labels are kept", len(s.labels))
 				}
 			}
+
 			isReplaced := s.transport.Load() != first
 			if isReplaced != c.h2 || len(s.labels) > 0 != c.h2 {
 				t.Errorf("the transport was replaced: %v, with %d labels", isReplaced, len(s.labels))
 			}
+
 			close(answer)
 			if !<-inFlight {
 				t.Error("the request in flight was cut off")
@@ -399,6 +423,7 @@ func TestConnections_AnyNumberOfHealthyURLsKeepsItsTransport(t *testing.T) {
 				if c.scheme == "http" {
 					config = nil
 				}
+
 				start(t, l, config, c.h2, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 				s := pipeSender(t, authority, l)
 				s.lifetime, s.maxLabels = forEver, 20
@@ -409,6 +434,7 @@ func TestConnections_AnyNumberOfHealthyURLsKeepsItsTransport(t *testing.T) {
 					}
 					synctest.Wait() // the connection is kept
 				}
+
 				if s.transport.Load() != first || len(s.labels) > 0 {
 					t.Errorf("the transport was replaced, or keeps something of %d labels", len(s.labels))
 				}
@@ -431,6 +457,7 @@ func TestConnections_ReceiversThatRecoverDoNotCount(t *testing.T) {
 		if !post() {
 			t.Fatal("no answer")
 		}
+
 		s.CloseIdleConnections()
 		synctest.Wait()
 
@@ -465,6 +492,7 @@ func TestConnections_AReceiverMayChangeItsProtocol(t *testing.T) {
 			})
 			receivers = append(receivers, l)
 		}
+
 		s := pipeSender(t, authority, receivers[0])
 		s.lifetime = forEver
 		for i, want := range []string{"HTTP/2.0", "HTTP/1.1", "HTTP/2.0"} {
@@ -477,6 +505,7 @@ func TestConnections_AReceiverMayChangeItsProtocol(t *testing.T) {
 			s.CloseIdleConnections()
 			synctest.Wait()
 		}
+
 		for _, l := range receivers {
 			if n := l.open.Load(); n != 0 {
 				t.Errorf("%d connections are open", n)
@@ -494,12 +523,14 @@ func TestConnections_ReceiversThatCloseEachConnectionLeaveNothing(t *testing.T) 
 				w.Header().Set("Connection", "close")
 			}
 		})
+
 		s := pipeSender(t, nil, l)
 		for i := range 40 {
 			if !s.post(t, at("http", l, i)).OK() {
 				t.Fatal("no answer")
 			}
 		}
+
 		time.Sleep(2 * connectionIdle)
 		synctest.Wait()
 		if len(s.labels) > 0 || len(s.pool.idle) > 0 || s.open.Load() > 0 {

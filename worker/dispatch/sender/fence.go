@@ -10,6 +10,7 @@ func (x *exchange) mayBegin() bool {
 	if x.isAllowed == nil || x.isAllowed() {
 		return true
 	}
+
 	x.isNotBegun.Store(true)
 	if x.cancel != nil {
 		x.cancel()

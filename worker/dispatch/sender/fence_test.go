@@ -37,6 +37,7 @@ func TestMayBegin_HoldsBackWhatIsBeingConnected(t *testing.T) {
 			if c.scheme == "http" && moment == "handshake" {
 				continue
 			}
+
 			t.Run(c.name+"/"+moment, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var requests atomic.Int32
@@ -48,6 +49,7 @@ func TestMayBegin_HoldsBackWhatIsBeingConnected(t *testing.T) {
 							fall.Do(func() { f.hasFallen.Store(true) })
 						}
 					}
+
 					l, authority := listenPipes(), newAuthority(t)
 					config := authority.vendorOf(t, c.scheme)
 					if config != nil {
@@ -56,10 +58,12 @@ func TestMayBegin_HoldsBackWhatIsBeingConnected(t *testing.T) {
 							return nil, nil
 						}
 					}
+
 					start(t, l, config, c.h2, func(_ http.ResponseWriter, r *http.Request) {
 						_, _ = io.Copy(io.Discard, r.Body)
 						requests.Add(1)
 					})
+
 					s := pipeSender(t, authority, l)
 					s.lifetime = forEver
 					dial := s.dialName
@@ -73,11 +77,13 @@ func TestMayBegin_HoldsBackWhatIsBeingConnected(t *testing.T) {
 					if !a.NotBegun || a.OK() || a.Status != 0 || a.Class != "" || a.Detail != "" {
 						t.Errorf("%+v", a)
 					}
+
 					synctest.Wait()
 					dials := int32(1)
 					if moment == "before it" {
 						dials = 0
 					}
+
 					if requests.Load() != 0 || l.accepted.Load() != dials {
 						t.Errorf("%d requests left, over %d connections", requests.Load(), l.accepted.Load())
 					}
@@ -88,6 +94,7 @@ func TestMayBegin_HoldsBackWhatIsBeingConnected(t *testing.T) {
 							t.Errorf("afterwards: %+v", a)
 						}
 					}
+
 					if n := requests.Load(); n != 2 {
 						t.Errorf("%d requests afterwards", n)
 					}
@@ -110,11 +117,13 @@ func TestMayBegin_HoldsBackTheRepetition(t *testing.T) {
 					if requests.Add(1) == 1 {
 						return
 					}
+
 					f.hasFallen.Store(true)
 					if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
 						conn.Close()
 					}
 				})
+
 				s := pipeSender(t, authority, l)
 				s.lifetime = forEver
 
@@ -124,6 +133,7 @@ func TestMayBegin_HoldsBackTheRepetition(t *testing.T) {
 				if a := s.postWithin(t, &f, at(c.scheme, l, 1)); !a.NotBegun || a.Class != "" {
 					t.Errorf("the second: %+v", a)
 				}
+
 				synctest.Wait()
 				if n := requests.Load(); n != 2 {
 					t.Errorf("%d requests", n)
@@ -143,11 +153,13 @@ func TestMayBegin_UsesUpNoOtherConnection(t *testing.T) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			<-together
 		})
+
 		s := pipeSender(t, nil, l)
 		s.lifetime = forEver
 		for range conns {
 			go s.post(t, at("http", l, 1))
 		}
+
 		synctest.Wait()
 		close(together)
 		synctest.Wait()
@@ -157,6 +169,7 @@ func TestMayBegin_UsesUpNoOtherConnection(t *testing.T) {
 			asked++
 			return asked == 1
 		}})
+
 		synctest.Wait()
 
 		if !a.NotBegun || asked != 2 {
@@ -179,6 +192,7 @@ func TestMayBegin_HoldsBackWhatWaitsToBeWritten(t *testing.T) {
 			hasArrived.Store(true)
 		}
 	})
+
 	s := localSender(t, authority, loopbackNames(t))
 	s.lifetime = forEver
 	var gate atomic.Pointer[gate]
@@ -187,6 +201,7 @@ func TestMayBegin_HoldsBackWhatWaitsToBeWritten(t *testing.T) {
 		conn, err := dial(ctx, network, address)
 		return &gatedConn{Conn: conn, gate: &gate}, err
 	}
+
 	var f fence
 	url := at("https", l, 1)
 	if a := s.postWithin(t, &f, url); !a.OK() {
@@ -202,6 +217,7 @@ func TestMayBegin_HoldsBackWhatWaitsToBeWritten(t *testing.T) {
 			t.Errorf("the second: %+v", a)
 		}
 	})
+
 	<-shut.reached
 	hasConnection, hasEnded := make(chan struct{}), make(chan struct{})
 	asked := 0
@@ -212,16 +228,19 @@ func TestMayBegin_HoldsBackWhatWaitsToBeWritten(t *testing.T) {
 		}
 		return f.mayBegin()
 	}}
+
 	sends.Go(func() {
 		defer close(hasEnded)
 		if a := s.Send(t.Context(), third); !a.NotBegun {
 			t.Errorf("the third: %+v", a)
 		}
 	})
+
 	select {
 	case <-hasConnection:
 	case <-hasEnded: // it should not have
 	}
+
 	f.hasFallen.Store(true)
 	gate.Store(nil)
 	close(shut.open)
@@ -230,6 +249,7 @@ func TestMayBegin_HoldsBackWhatWaitsToBeWritten(t *testing.T) {
 	if asked != 3 {
 		t.Errorf("the third was asked for %d times", asked)
 	}
+
 	f.hasFallen.Store(false)
 	if a := s.postWithin(t, &f, url); !a.OK() {
 		t.Errorf("afterwards: %+v", a)

@@ -44,7 +44,9 @@ func (g guard) control(ctx context.Context, _, address string, _ syscall.RawConn
 	default:
 		return refusedAddress(address + " is not a public address")
 	}
+
 	reached(ctx, connecting)
+
 	return nil
 }
 
@@ -62,14 +64,18 @@ func (g guard) parseURL(raw string) (*url.URL, error) {
 	case u.User != nil:
 		return nil, errors.New("credentials in a URL are not sent")
 	}
+
 	name, address, err := webhook.ParseHost(u.Hostname())
 	if err != nil {
 		return nil, fmt.Errorf("the host is %w", err)
 	}
+
 	if address.IsValid() {
 		name = address.String()
 	}
+
 	u.Host, u.Fragment, u.RawFragment = joinHost(name, u.Port()), "", ""
+
 	return u, nil
 }
 

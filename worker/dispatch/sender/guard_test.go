@@ -18,12 +18,14 @@ func TestGuard_LocalAllowsLoopbackAndNothingElse(t *testing.T) {
 			t.Errorf("%s at the port of our own: %v", text, own)
 		}
 	}
+
 	for address, why := range map[string]string{"127.0.0.1:8123": "is one of the service's own ports", "[::1]:8123": "is one of the service's own ports",
 		"10.0.0.1:8123": "is not a public address", "127.0.0.1": "is not a public address"} {
 		if err := local.control(t.Context(), "tcp", address, nil); err == nil || err.Error() != address+" "+why {
 			t.Errorf("%s: %v, want that it %s", address, err, why)
 		}
 	}
+
 	for _, text := range []string{"10.0.0.1", "169.254.169.254", "0.0.0.0", "::", "fe80::1", "fd00::1", "192.168.1.1", "168.63.129.16"} {
 		if local.allows(netip.AddrPortFrom(netip.MustParseAddr(text), 9000)) {
 			t.Errorf("%s is allowed", text)
@@ -39,6 +41,7 @@ func TestGuardControl_RefusesWhatItCannotRead(t *testing.T) {
 			t.Errorf("control(%q) = %v", address, err)
 		}
 	}
+
 	if err := (guard{}).control(t.Context(), "tcp4", net.JoinHostPort("8.8.8.8", "443"), nil); err != nil {
 		t.Errorf("a public address: %v", err)
 	}

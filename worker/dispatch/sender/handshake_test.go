@@ -51,6 +51,7 @@ func TestTLS_PrefersForwardSecrecy(t *testing.T) {
 			config.CipherSuites = append(config.CipherSuites, suite.ID)
 		}
 	}
+
 	var chosen uint16
 	l := listen(t, "127.0.0.1:0")
 	start(t, l, config, false, func(_ http.ResponseWriter, r *http.Request) { chosen = r.TLS.CipherSuite })
@@ -85,6 +86,7 @@ func TestTLS_AClientHelloIsOneSegment(t *testing.T) {
 			if ticket > 0 {
 				withLongTickets(config, ticket)
 			}
+
 			var sizes helloSizes
 			client := receiversTLS()
 			client.RootCAs, client.ServerName = authority.roots(), host
@@ -99,6 +101,7 @@ func TestTLS_AClientHelloIsOneSegment(t *testing.T) {
 					t.Errorf("a ClientHello has %d bytes", size)
 				}
 			}
+
 			if wantResumed := ticket == 0; resumed != wantResumed {
 				t.Errorf("resumed: %v", resumed)
 			}
@@ -121,6 +124,7 @@ func rsaReceiver(t *testing.T) (*tls.Config, *x509.CertPool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"vendor.test"}, NotAfter: time.Now().Add(time.Hour)}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -130,8 +134,10 @@ func rsaReceiver(t *testing.T) (*tls.Config, *x509.CertPool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate)
+
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: key}}}, roots
 }
 
@@ -174,6 +180,7 @@ func handshake(t *testing.T, client, server *tls.Config, sizes *helloSizes) (res
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var served sync.WaitGroup
 	served.Go(func() {
 		conn := tls.Server(far, server)
@@ -181,12 +188,15 @@ func handshake(t *testing.T, client, server *tls.Config, sizes *helloSizes) (res
 		_, _ = io.Copy(io.Discard, conn)
 		_ = conn.Close()
 	})
+
 	conn := tls.Client(&helloSizer{Conn: near, into: sizes}, client)
 	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
+
 	resumed = conn.ConnectionState().DidResume
 	_ = near.Close()
 	served.Wait()
+
 	return resumed
 }

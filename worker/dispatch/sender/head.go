@@ -61,12 +61,14 @@ func (h *answerHead) readFrom(r *bufio.Reader) error {
 	if _, err := r.Peek(1); err != nil {
 		return err
 	}
+
 	arrived, _ := r.Peek(r.Buffered())
 	n := h.read(arrived)
 	_, _ = r.Discard(n)
 	if h.bytes > maxHeaderBytes && h.state != headOver {
 		return errHeadTooLong
 	}
+
 	return nil
 }
 
@@ -82,8 +84,10 @@ func (h *answerHead) read(arrived []byte) (n int) {
 			h.lineLen = 0
 		}
 	}
+
 	n = len(arrived) - len(rest)
 	h.bytes += n
+
 	return n
 }
 
@@ -93,6 +97,7 @@ func (h *answerHead) endLine(line []byte) {
 		h.endField(line)
 		return
 	}
+
 	if len(line) == 0 {
 		return // some servers end a body with one line break too many
 	}
@@ -176,6 +181,7 @@ func (h *answerHead) answered() (status int, retryAfter, beginning string) {
 			status = cutOff
 		}
 	}
+
 	return status, h.retryAfter, beginning
 }
 
@@ -218,6 +224,7 @@ func quoteBeginning(text string) string {
 		}
 		end += size
 	}
+
 	return strconv.Quote(text)
 }
 
@@ -237,10 +244,12 @@ func socketOf(conn net.Conn) looker {
 	if l, isLooker := conn.(looker); isLooker {
 		return l
 	}
+
 	withSocket, ok := conn.(syscall.Conn)
 	if !ok {
 		return nil
 	}
+
 	raw, err := withSocket.SyscallConn()
 	if err != nil {
 		return nil
@@ -251,6 +260,7 @@ func socketOf(conn net.Conn) looker {
 		n, _, err := unix.Recvfrom(int(fd), s.peeked[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
 		s.isWaiting = err == nil || n > 0 // zero bytes are the connection's end
 	}
+
 	return s
 }
 

@@ -26,6 +26,7 @@ func saying(t *testing.T, config *tls.Config, answer string) *counting {
 		_, _ = io.WriteString(conn, answer)
 		_ = conn.Close()
 	})
+
 	return l
 }
 
@@ -142,6 +143,7 @@ func TestSend_SaysThatAnAnswerCannotBeRead(t *testing.T) {
 					!strings.Contains(a.Detail, c.detail) || len(a.Detail) > 200 {
 					t.Errorf("%s: %s (%d)", a.Class, a.Detail, a.Status)
 				}
+
 				if n := l.accepted.Load(); n != 1 {
 					t.Errorf("it was sent %d times", n)
 				}
@@ -193,6 +195,7 @@ func TestSend_TheStatusBeforeDecidesNothing(t *testing.T) {
 			}
 			_, _ = io.Copy(io.Discard, conn)
 		})
+
 		s := pipeSender(t, nil, l)
 		for i, status := range []int{200, 503} {
 			if a := s.post(t, at("http", l, 1)); a.Status != status {
@@ -200,6 +203,7 @@ func TestSend_TheStatusBeforeDecidesNothing(t *testing.T) {
 			}
 			synctest.Wait()
 		}
+
 		if n := l.accepted.Load(); n != 1 {
 			t.Errorf("%d connections", n)
 		}
@@ -227,6 +231,7 @@ func TestHTTP2_SaysThatAnAnswerCannotBeRead(t *testing.T) {
 			}
 		})
 	}
+
 	t.Run("a refused stream", func(t *testing.T) {
 		authority, l := newAuthority(t), listen(t, "127.0.0.1:0")
 		http2Frames(t, l, authority.vendor(t), func(f *frames, stream uint32, _ string) { _ = f.WriteRSTStream(stream, http2.ErrCodeInternal) })
@@ -243,6 +248,7 @@ func TestAnswerHead_IsTheSameInPieces(t *testing.T) {
 			"HTTP/1.1 200 OK\r\n", "HTTP/1.1 103 Hints\n", "HTTP/1.1 503\r\n", "Retry-After: 7\r\n", "retry-after :8\n", "\r\n", "\n",
 			"X: y\r\n", "no field\n", strings.Repeat("x", 300), ":", "\x00",
 		}), 0, 8).Draw(rt, "text"), "")
+
 		var whole, pieces answerHead
 		whole.read([]byte(text))
 

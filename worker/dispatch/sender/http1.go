@@ -86,14 +86,17 @@ func (c *connection) roundTrip(ctx context.Context, x *exchange, t *target, requ
 	if isUntouched {
 		return outcome{err: failedWrite, isKept: true}
 	}
+
 	// A receiver may have answered, and have hung up, before it has read the whole request.
 	var head answerHead
 	for head.state != headOver && o.err == nil {
 		o.err = head.readFrom(c.reader)
 	}
+
 	if failedWrite != nil && !isAlert(o.err) {
 		o.err = failedWrite
 	}
+
 	status, retryAfter, beginning := head.answered()
 	o.hasBegun, o.beginning = head.bytes > 0, beginning
 	if status == 0 {
@@ -107,18 +110,22 @@ func (c *connection) roundTrip(ctx context.Context, x *exchange, t *target, requ
 	if o.err != nil || head.isMalformed {
 		return o
 	}
+
 	o.statusAt = time.Now()
 	body, hasBody := c.body(&head)
 	if !hasBody {
 		o.isKept = !head.closes
 		return o
 	}
+
 	end := o.statusAt.Add(answerTimeout)
 	if end.Before(deadline) {
 		_ = c.SetReadDeadline(end)
 	}
+
 	o.answer.Body = readAnswer(body)
 	o.isKept = body.isWhole() && !head.closes
+
 	return o
 }
 
@@ -149,10 +156,13 @@ func (c *connection) write(x *exchange, t *target, request Request) error {
 	if err != nil {
 		return err
 	}
+
 	if !x.mayBegin() {
 		return errNotBegun
 	}
+
 	_, err = c.Write(text)
+
 	return err
 }
 
@@ -173,9 +183,11 @@ func appendRequest(text []byte, t *target, request Request) ([]byte, error) {
 			text = append(text, value...)
 		}
 	}
+
 	text = append(text, "\r\nContent-Length: "...)
 	text = strconv.AppendInt(text, int64(len(request.Body)), 10)
 	text = append(text, "\r\n\r\n"...)
+
 	return append(text, request.Body...), nil
 }
 
@@ -201,6 +213,7 @@ func (c *connection) body(head *answerHead) (body answerBody, hasBody bool) {
 	case head.hasLength:
 		return &limited{io.LimitedReader{R: c.reader, N: head.length}}, true
 	}
+
 	return &unlimited{c.reader}, true
 }
 
@@ -232,11 +245,14 @@ func (c *chunks) isWhole() bool {
 	if !c.ended {
 		return false
 	}
+
 	end, err := c.reader.Peek(2)
 	if err != nil || string(end) != "\r\n" {
 		return false
 	}
+
 	_, _ = c.reader.Discard(2)
+
 	return true
 }
 
@@ -257,6 +273,7 @@ func (b *below) Read(p []byte) (int, error) {
 	if b.isFree {
 		return b.reader.Read(p)
 	}
+
 	if b.rest == 0 {
 		header, err := b.reader.Peek(recordHeader)
 		if err != nil && len(header) > 0 {
@@ -267,8 +284,10 @@ func (b *below) Read(p []byte) (int, error) {
 		}
 		b.rest = recordHeader + int(binary.BigEndian.Uint16(header[3:]))
 	}
+
 	n, err := b.reader.Read(p[:min(len(p), b.rest)])
 	b.rest -= n
+
 	return n, err
 }
 

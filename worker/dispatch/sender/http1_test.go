@@ -61,6 +61,7 @@ func TestConnection_IsKeptBehindAnAnswerWhoseEndIsKnown(t *testing.T) {
 						if config != nil {
 							conn = tls.Server(conn, config)
 						}
+
 						for readRequest(conn) {
 							_, _ = io.WriteString(conn, c.answer)
 							if strings.Contains(c.answer, "\r\n\r\nok") && !strings.Contains(c.answer, "ength") {
@@ -68,6 +69,7 @@ func TestConnection_IsKeptBehindAnAnswerWhoseEndIsKnown(t *testing.T) {
 							}
 						}
 					})
+
 					s := pipeSender(t, authority, l)
 					s.lifetime = forEver
 					want := 1
@@ -82,6 +84,7 @@ func TestConnection_IsKeptBehindAnAnswerWhoseEndIsKnown(t *testing.T) {
 						}
 						synctest.Wait()
 					}
+
 					if n := int(l.accepted.Load()); n != want {
 						t.Errorf("%d connections, want %d", n, want)
 					}
@@ -108,6 +111,7 @@ func TestConnection_ARecordBehindTheAnswerIsNoAnswer(t *testing.T) {
 			joined.flush()
 		}
 	})
+
 	s := localSender(t, authority, loopbackNames(t))
 
 	for range 3 {
@@ -115,6 +119,7 @@ func TestConnection_ARecordBehindTheAnswerIsNoAnswer(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
+
 	if requests.Load() != 3 || l.accepted.Load() != 3 {
 		t.Errorf("%d requests over %d connections", requests.Load(), l.accepted.Load())
 	}
@@ -156,6 +161,7 @@ func TestConnection_AnAnswerBeforeTheRequestWasReadDecides(t *testing.T) {
 					_, _ = io.WriteString(conn, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
 					_ = conn.Close()
 				})
+
 				s := pipeSender(t, authority, l)
 
 				request := Request{URL: at(scheme, l, 1), Header: signedHeader(), Body: make([]byte, 4<<20)}
@@ -180,10 +186,12 @@ func TestConnection_SendsNoHeaderThatBreaksTheHead(t *testing.T) {
 				t.Errorf("%q: %+v", header, a)
 			}
 		}
+
 		if a := s.post(t, at("http", l, 1)); !a.OK() {
 			t.Errorf("%+v", a)
 		}
 	}
+
 	if n := requests.Load(); n != 2 || l.accepted.Load() != 1 {
 		t.Errorf("%d requests over %d connections", n, l.accepted.Load())
 	}

@@ -51,19 +51,23 @@ func (s *Sender) sendHTTP2(ctx context.Context, cancel context.CancelFunc, x *ex
 			unused.Close()
 		}
 	}()
+
 	ctx = httptrace.WithClientTrace(ctx, x.trace())
 	resp, err := s.transport.Load().RoundTrip(t.request(ctx, request.Header, request.Body))
 	isStale := err != nil && x.phase.Load() == kept && !x.answerBegun.Load()
 	if isStale && ctx.Err() == nil {
 		resp, err = s.transport.Load().RoundTrip(t.request(ctx, request.Header, request.Body))
 	}
+
 	took := time.Since(started)
 	if err != nil && x.isCutOff() {
 		return Answer{NotBegun: true}, nil
 	}
+
 	if errors.Is(err, errNotHTTP2) {
 		return Answer{}, errNotHTTP2
 	}
+
 	if err != nil {
 		return s.failure(ctx, x, err, took), nil
 	}
@@ -75,6 +79,7 @@ func (s *Sender) sendHTTP2(ctx context.Context, cancel context.CancelFunc, x *ex
 		defer time.AfterFunc(answerTimeout, cancel).Stop()
 		a.Body = readAnswer(resp.Body)
 	}
+
 	return a, nil
 }
 

@@ -37,10 +37,12 @@ func (p *pool) last(key string) *connection {
 	if len(conns) == 0 {
 		return nil
 	}
+
 	c := conns[len(conns)-1]
 	conns[len(conns)-1] = nil
 	p.idle[key] = conns[:len(conns)-1]
 	p.count--
+
 	return c
 }
 
@@ -57,17 +59,21 @@ func (p *pool) add(key string, c *connection) (surplus []*connection) {
 	if len(p.idle[key]) >= p.perURL {
 		return []*connection{c}
 	}
+
 	if p.idle == nil {
 		p.idle = make(map[string][]*connection)
 	}
+
 	p.idle[key] = append(p.idle[key], c)
 	p.count++
 	if p.sweep == nil {
 		p.sweep = time.AfterFunc(p.timeout, p.closeExpired)
 	}
+
 	if p.count > p.maxIdle {
 		surplus, _ = p.removeUntil(p.oldest())
 	}
+
 	return surplus
 }
 
@@ -79,6 +85,7 @@ func (p *pool) oldest() time.Time {
 			times = append(times, c.idleSince)
 		}
 	}
+
 	slices.SortFunc(times, time.Time.Compare)
 	return times[len(times)/8]
 }
@@ -91,6 +98,7 @@ func (p *pool) closeExpired() {
 	if p.count > 0 {
 		p.sweep = time.AfterFunc(time.Until(next.Add(p.timeout)), p.closeExpired)
 	}
+
 	p.mu.Unlock()
 	closeAll(expired)
 }
@@ -103,6 +111,7 @@ func (p *pool) closeIdle() {
 		p.sweep.Stop()
 		p.sweep = nil
 	}
+
 	p.mu.Unlock()
 	closeAll(all)
 }
@@ -118,13 +127,16 @@ func (p *pool) removeUntil(limit time.Time) (removed []*connection, oldest time.
 			delete(p.idle, key)
 			continue
 		}
+
 		removed = append(removed, conns[:first]...)
 		p.idle[key] = slices.Delete(conns, 0, first)
 		if oldest.IsZero() || conns[0].idleSince.Before(oldest) {
 			oldest = conns[0].idleSince
 		}
 	}
+
 	p.count -= len(removed)
+
 	return removed, oldest
 }
 

@@ -52,6 +52,7 @@ func TestPool_ClosesTheOldestBeyondItsBound(t *testing.T) {
 				t.Fatalf("%d are open, %d are idle", n, p.count)
 			}
 		}
+
 		if p.take("0") != nil || p.take(fmt.Sprint(10*bound-1)) == nil {
 			t.Error("not the oldest were closed")
 		}
@@ -66,6 +67,7 @@ func TestPool_ClosesWhatIsIdleForTooLong(t *testing.T) {
 			p.put(fmt.Sprint(i%2), pooled(&open))
 			time.Sleep(20 * time.Second)
 		}
+
 		for passed := 80; passed < 140; passed += 20 {
 			synctest.Wait()
 			if want := int64((140 - passed) / 20); open.Load() != want-1 && open.Load() != want {
@@ -73,6 +75,7 @@ func TestPool_ClosesWhatIsIdleForTooLong(t *testing.T) {
 			}
 			time.Sleep(20 * time.Second)
 		}
+
 		synctest.Wait()
 		if open.Load() != 0 || len(p.idle) != 0 || p.sweep != nil {
 			t.Errorf("%d are open, of %d URLs", open.Load(), len(p.idle))

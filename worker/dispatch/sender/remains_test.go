@@ -43,6 +43,7 @@ func TestSend_ASurplusBeforeTheNextRequestIsNoAnswerToIt(t *testing.T) {
 		if strings.HasPrefix(c.surplus, "HTTP/") {
 			continue
 		}
+
 		for _, scheme := range []string{"http", "https"} {
 			t.Run(name+"/"+scheme, func(t *testing.T) {
 				l := listen(t, "127.0.0.1:0")
@@ -50,6 +51,7 @@ func TestSend_ASurplusBeforeTheNextRequestIsNoAnswerToIt(t *testing.T) {
 
 				postAroundSurplus(t, s, l, authority.vendorOf(t, scheme), c.answer, c.surplus, func() {})
 			})
+
 			t.Run(name+"/"+scheme+" over pipes", func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					l, authority := listenPipes(), newAuthority(t)
@@ -85,12 +87,14 @@ func postAroundSurplus(t *testing.T, s *Sender, l *counting, config *tls.Config,
 	if config != nil {
 		scheme = "https"
 	}
+
 	answered, written := make(chan struct{}), make(chan struct{})
 	var requests atomic.Int32
 	raw(t, l, func(conn net.Conn) {
 		if config != nil {
 			conn = tls.Server(conn, config)
 		}
+
 		for readRequest(conn) {
 			_, _ = io.WriteString(conn, answer)
 			if requests.Add(1) == 1 {
@@ -124,6 +128,7 @@ func TestSend_ASurplusBehindTheNextRequestIsNoAnswerToIt(t *testing.T) {
 		if strings.HasPrefix(c.surplus, "HTTP/") {
 			continue
 		}
+
 		for way, join := range map[string]bool{"in one segment": true, "in two segments": false} {
 			t.Run(name+"/"+way, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -136,13 +141,16 @@ func TestSend_ASurplusBehindTheNextRequestIsNoAnswerToIt(t *testing.T) {
 								_, _ = io.WriteString(conn, c.surplus+c.answer)
 								continue
 							}
+
 							if isSecond {
 								_, _ = io.WriteString(conn, c.surplus)
 								time.Sleep(time.Second) // the bubble's: until all else waits
 							}
+
 							_, _ = io.WriteString(conn, c.answer)
 						}
 					})
+
 					s := pipeSender(t, nil, l)
 					s.lifetime = forEver
 
@@ -152,6 +160,7 @@ func TestSend_ASurplusBehindTheNextRequestIsNoAnswerToIt(t *testing.T) {
 						}
 						synctest.Wait()
 					}
+
 					if n := requests.Load(); n > 4 {
 						t.Errorf("%d requests", n)
 					}
@@ -175,6 +184,7 @@ func TestPool_TakesNothingBehindASurplus(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer receiver.Close()
+
 			socket := socketOf(client)
 			conn := &connection{Conn: client, socket: socket}
 			p := pool{maxIdle: 1, perURL: 1, timeout: time.Hour}
@@ -185,6 +195,7 @@ func TestPool_TakesNothingBehindASurplus(t *testing.T) {
 			for !socket.hasBytesWaiting() {
 				runtime.Gosched() // until the kernel has handed it over
 			}
+
 			if p.take("url") != nil {
 				t.Error("it was taken")
 			}
@@ -207,12 +218,14 @@ func TestSend_RepeatsOnceForARemainder(t *testing.T) {
 				_, _ = io.WriteString(conn, answer)
 			}
 		})
+
 		s := pipeSender(t, nil, l)
 		s.lifetime = forEver
 
 		if a := s.post(t, at("http", l, 1)); !a.OK() {
 			t.Fatalf("the first: %+v", a)
 		}
+
 		synctest.Wait()
 		if a := s.post(t, at("http", l, 1)); a.Class != ClassAnswer || !strings.Contains(a.Detail, `"garbage"`) {
 			t.Errorf("the second: %+v", a)
@@ -239,6 +252,7 @@ func TestSend_RepeatsOnANewConnection(t *testing.T) {
 				_, _ = io.WriteString(conn, answer+"HTTP/1.1 204 No Content\r\n\r\n")
 			}
 		})
+
 		s := pipeSender(t, nil, l)
 		s.lifetime = forEver
 		for range conns {
@@ -248,6 +262,7 @@ func TestSend_RepeatsOnANewConnection(t *testing.T) {
 				}
 			}()
 		}
+
 		synctest.Wait()
 		close(together)
 		synctest.Wait()
@@ -281,6 +296,7 @@ func TestSend_TheStatusLineDecidesBehindAnotherSegment(t *testing.T) {
 				if name == "half a status line" {
 					rest = strings.TrimPrefix(rest, pieces[0])
 				}
+
 				l := listenPipes()
 				raw(t, l, func(conn net.Conn) {
 					for readRequest(conn) {
@@ -290,6 +306,7 @@ func TestSend_TheStatusLineDecidesBehindAnotherSegment(t *testing.T) {
 						}
 					}
 				})
+
 				s := pipeSender(t, nil, l)
 				s.lifetime = forEver
 
@@ -315,5 +332,6 @@ func readRequest(conn net.Conn) bool {
 			return false
 		}
 	}
+
 	return true
 }

@@ -142,11 +142,13 @@ func (s *Sender) Send(ctx context.Context, request Request) Answer {
 	if request.MayBegin != nil && !request.MayBegin() {
 		return Answer{NotBegun: true}
 	}
+
 	started := time.Now()
 	target, err := s.target(request.URL, started)
 	if err != nil {
 		return Answer{Class: ClassURL, Detail: err.Error()}
 	}
+
 	x := &exchange{isAllowed: request.MayBegin}
 	deadline := started.Add(s.timeout)
 
@@ -170,16 +172,19 @@ func (s *Sender) Send(ctx context.Context, request Request) Answer {
 		}
 		target.isHTTP2.Store(false) // the receiver has changed
 	}
+
 	c, multiplexed, err := s.connect(ctx, target.url.Scheme == "https", target.url.Host)
 	if err != nil {
 		return s.failure(ctx, x, err, time.Since(started))
 	}
+
 	if multiplexed != nil {
 		target.isHTTP2.Store(true)
 		x.dialled.Store(multiplexed)
 		answer, _ := s.sendHTTP2(ctx, cancel, x, target, request, started)
 		return answer
 	}
+
 	return s.answer(ctx, x, s.useConnection(ctx, x, target, request, c, deadline), started)
 }
 
@@ -206,6 +211,7 @@ func (s *Sender) answer(ctx context.Context, x *exchange, o outcome, started tim
 	if x.isNotBegun.Load() {
 		return Answer{NotBegun: true}
 	}
+
 	// A status decides, unless the attempt's time ended before the answer's head did.
 	hasStatus := o.answer.Status != 0
 	if hasStatus && (o.err == nil || !isTimeout(ctx, o.err)) {
@@ -215,10 +221,12 @@ func (s *Sender) answer(ctx context.Context, x *exchange, o outcome, started tim
 		}
 		return o.answer
 	}
+
 	class, detail := s.classify(ctx, x.phase.Load(), o.err)
 	if class == ClassConnect && o.hasBegun {
 		class, detail = ClassAnswer, unreadable(o.beginning)
 	}
+
 	return Answer{Class: class, Detail: detail, Took: took}
 }
 
@@ -228,6 +236,7 @@ func judged(status int, retryAfter string) Answer {
 	if status < 200 || status > 299 {
 		a.Class, a.Detail = ClassStatus, strconv.Itoa(status)
 	}
+
 	if status >= 300 && status <= 399 {
 		a.Detail += ", redirects are not followed"
 	}
@@ -251,9 +260,11 @@ func readAnswer(body io.Reader) (kept []byte) {
 	if n > 0 {
 		kept = bytes.Clone(buffer[:n])
 	}
+
 	if err == nil {
 		_, _ = io.CopyN(io.Discard, body, answerDrained)
 	}
+
 	return kept
 }
 
@@ -264,6 +275,7 @@ func (s *Sender) classify(ctx context.Context, phase uint32, err error) (class, 
 		name      *net.DNSError
 		handshake *handshakeError
 	)
+
 	switch {
 	case errors.As(err, &refused):
 		return ClassRefused, refused.Error()
@@ -281,6 +293,7 @@ func (s *Sender) classify(ctx context.Context, phase uint32, err error) (class, 
 	case isAlert(err): // in TLS 1.3 a server's may follow the client's handshake
 		return ClassTLS, "handshake failed: " + sanitizeError(err)
 	}
+
 	return ClassConnect, sanitizeError(err)
 }
 
@@ -301,6 +314,7 @@ func timedOut(phase uint32, after time.Duration) (class, detail string) {
 	case handshaking:
 		what = "TLS handshake"
 	}
+
 	return class, fmt.Sprintf("no %s within %s", what, after)
 }
 
@@ -310,6 +324,7 @@ func sanitizeError(err error) string {
 		call      *os.SyscallError
 		operation *net.OpError
 	)
+
 	switch {
 	case errors.As(err, &call):
 		return call.Err.Error()
@@ -318,5 +333,6 @@ func sanitizeError(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the connection was closed"
 	}
+
 	return err.Error()
 }

@@ -68,9 +68,11 @@ func TestSend_PostsWhatItWasGivenAndNothingElse(t *testing.T) {
 						"Strict-Transport-Security": "max-age=1", "WWW-Authenticate": "Basic"} {
 						w.Header().Set(name, value)
 					}
+
 					time.Sleep(time.Second) // the bubble's
 					_, _ = io.WriteString(w, "stored")
 				})
+
 				s := pipeSender(t, authority, l)
 				s.lifetime = forEver
 				want := asReceived(signedHeader())
@@ -88,6 +90,7 @@ func TestSend_PostsWhatItWasGivenAndNothingElse(t *testing.T) {
 						t.Errorf("request %d: %v, want %v", i, got, want)
 					}
 				}
+
 				if n := l.accepted.Load(); n != 1 {
 					t.Errorf("%d connections", n)
 				}
@@ -105,6 +108,7 @@ func TestSend_OnlyA2xxIsASuccess(t *testing.T) {
 		w.Header().Set("Retry-After", "7")
 		w.WriteHeader(code)
 	})
+
 	s := plainSender(t)
 	for _, code := range []int{200, 201, 202, 204, 299, 300, 301, 304, 307, 400, 404, 410, 429, 500, 503} {
 		a := s.post(t, at("http", l, code))
@@ -146,14 +150,17 @@ func TestSend_GivesUpAtTheTimeout(t *testing.T) {
 					if len(c.answer) > 0 {
 						_, _ = conn.Read(make([]byte, 64<<10))
 					}
+
 					for _, part := range c.answer {
 						if _, err := io.WriteString(conn, part); err != nil {
 							return
 						}
 						time.Sleep(time.Second)
 					}
+
 					_, _ = io.Copy(io.Discard, conn)
 				})
+
 				s := pipeSender(t, nil, l)
 				if c.dial != nil {
 					s.dialName = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -164,10 +171,12 @@ func TestSend_GivesUpAtTheTimeout(t *testing.T) {
 						return nil, ctx.Err()
 					}
 				}
+
 				class := ClassTimeout
 				if strings.Contains(c.detail, "name servers") {
 					class = ClassDNS
 				}
+
 				if a := s.post(t, c.url); a.Class != class || a.Detail != c.detail+" within 10s" || a.Took != s.timeout {
 					t.Errorf("%+v", a)
 				}
@@ -185,6 +194,7 @@ func TestSend_DoesNotWaitForATricklingAnswer(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		})
+
 		s, started := pipeSender(t, nil, l), time.Now()
 		if a := s.post(t, at("http", l, 1)); !a.OK() || string(a.Body) != "stored" || time.Since(started) != answerTimeout {
 			t.Errorf("%+v after %s", a, time.Since(started))
@@ -228,6 +238,7 @@ func TestSend_RepeatsOnAFreshConnectionWhenAKeptOneIsDead(t *testing.T) {
 				}
 			}
 		})
+
 		s := pipeSender(t, nil, l)
 		s.lifetime = forEver
 
@@ -257,6 +268,7 @@ func TestSend_AsksNoProxy(t *testing.T) {
 			t.Setenv(strings.ToUpper(name), scheme+"://"+proxy.Addr().String())
 		}
 	}
+
 	t.Setenv("REQUEST_METHOD", "")
 	t.Setenv("NO_PROXY", "")
 	authority := newAuthority(t)

@@ -30,7 +30,9 @@ func private(t *testing.T) *counting {
 		conn.Close()
 		testserver.Await(t, "the listener to count", func() bool { return l.accepted.Load() == int32(i+1) })
 	}
+
 	l.accepted.Store(0)
+
 	return l
 }
 
@@ -46,7 +48,9 @@ func publicSender(t *testing.T, names *nameServer) *Sender {
 		}
 		return errAllowed
 	}
+
 	t.Cleanup(s.CloseIdleConnections)
+
 	return s
 }
 
@@ -81,11 +85,13 @@ func samples() (list []netip.Addr) {
 				middle[bit/8] |= 0x80 >> (bit % 8)
 			}
 		}
+
 		for _, raw := range [][]byte{first, middle, last} {
 			address, _ := netip.AddrFromSlice(raw)
 			list = append(list, address)
 		}
 	}
+
 	return list
 }
 
@@ -106,11 +112,13 @@ func TestSSRF_AddressesOfANameServer(t *testing.T) {
 	for _, text := range neighbours {
 		answers = append(answers, netip.MustParseAddr(text))
 	}
+
 	names := newNameServer(t, func(name string, _ int) record {
 		var i int
 		fmt.Sscanf(name, "n%d.", &i)
 		return record{addresses: answers[i : i+1], long: i%7 == 0}
 	})
+
 	s := publicSender(t, names)
 	for i, address := range answers {
 		a := s.Send(t.Context(), Request{URL: fmt.Sprintf("https://n%d.vendor.test:%d/hook", i, target.port()), Header: signedHeader(), Body: statusBody})
@@ -122,6 +130,7 @@ func TestSSRF_AddressesOfANameServer(t *testing.T) {
 			t.Errorf("a name of %s: %+v", address, a)
 		}
 	}
+
 	t.Logf("%d special and %d ordinary addresses", len(special), len(neighbours))
 	if n := target.accepted.Load(); n != 0 {
 		t.Fatalf("%d connections to private addresses", n)
@@ -141,6 +150,7 @@ func TestSSRF_AddressesInAURL(t *testing.T) {
 			}
 		}
 	}
+
 	t.Logf("%d hosts", len(hosts()))
 	if n := target.accepted.Load(); n != 0 {
 		t.Fatalf("%d connections to private addresses", n)
@@ -161,6 +171,7 @@ func hosts() (list []string) {
 				"["+address.String()+"%25eth0]", "["+address.String()+"%251]")
 		}
 	}
+
 	return append(list,
 		"localhost", "LOCALHOST", "localhost.", "foo.localhost", "localhost.localdomain", "ip6-localhost",
 		"loc\u00adalhost.test", "ⓛⓞⓒⓐⓛⓗⓞⓢⓣ", "127.0.0.1.nip.test", "metadata.google.internal", "xn--127001-test.test",
@@ -219,6 +230,7 @@ func TestSSRF_TheSandboxAllowsLoopbackAlone(t *testing.T) {
 			if strings.ContainsAny(host, "#?") {
 				continue // what follows is no host
 			}
+
 			u, err := s.guard.parseURL(scheme + "://" + host + "/")
 			if err == nil && (u.Hostname() == "localhost" || isLoopback(u.Hostname())) {
 				continue
@@ -240,18 +252,22 @@ func TestSSRF_TheSandboxReachesNothingOfOurOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(func() { l.Close() })
 		go func() { // ends with the listener
 			_ = http.Serve(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 		}()
 		_, port, _ := net.SplitHostPort(l.Addr().String())
+
 		return port
 	}
+
 	own, other := serve("tcp", ":0"), serve("tcp", ":0")
 	port, err := strconv.ParseUint(own, 10, 16)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	options := localOptions()
 	options.OwnPorts = []uint16{8080, uint16(port)}
 	s := New(options)
@@ -263,6 +279,7 @@ func TestSSRF_TheSandboxReachesNothingOfOurOwn(t *testing.T) {
 			t.Errorf("%s: %+v", host, a)
 		}
 	}
+
 	if n := reached.Load(); n != 0 {
 		t.Errorf("%d requests arrived", n)
 	}
@@ -286,6 +303,7 @@ func TestSSRF_AnswersThatChange(t *testing.T) {
 			}
 		}
 	}
+
 	const public = "93.184.216.34"
 	for name, test := range map[string]struct {
 		answers []record // the last one stays
@@ -312,6 +330,7 @@ func TestSSRF_AnswersThatChange(t *testing.T) {
 			}
 		})
 	}
+
 	if n := target.accepted.Load(); n != 0 {
 		t.Fatalf("%d connections to private addresses", n)
 	}
@@ -335,14 +354,17 @@ func TestSSRF_MixedAnswers(t *testing.T) {
 			if !strings.HasPrefix(address, "93.184.216.34:") && !strings.HasPrefix(address, "[2606:4700::1111]:") {
 				t.Errorf("%v: %s passed", answer, address)
 			}
+
 			passed.Add(1)
 			return errAllowed
 		}
+
 		a := s.Send(t.Context(), Request{URL: fmt.Sprintf("https://vendor.test:%d/", target.port()), Header: signedHeader(), Body: statusBody})
 		if a.OK() || a.Status != 0 || passed.Load() == 0 {
 			t.Errorf("%v: %+v, %d passed", answer, a, passed.Load())
 		}
 	}
+
 	if n := target.accepted.Load(); n != 0 {
 		t.Fatalf("%d connections to private addresses", n)
 	}
@@ -359,6 +381,7 @@ func TestSSRF_AReceiverThatMovesIntoTheNetwork(t *testing.T) {
 		}
 		return addresses("127.0.0.1")
 	})
+
 	s := New(localOptions())
 	s.dialer.Resolver = names.resolver()
 	s.lifetime, s.pool.timeout = 50*time.Millisecond, 10*time.Millisecond
@@ -367,6 +390,7 @@ func TestSSRF_AReceiverThatMovesIntoTheNetwork(t *testing.T) {
 	if a := s.post(t, url); !a.OK() {
 		t.Fatalf("%+v", a)
 	}
+
 	moved.Store(true)
 	testserver.Await(t, "the connection's end", func() bool { return !s.post(t, url).OK() })
 	if a := s.post(t, url); a.Class != ClassRefused {
@@ -384,6 +408,7 @@ func TestSSRF_RedirectsAreNotFollowed(t *testing.T) {
 		fmt.Sprintf("ftp://127.0.0.1:%d/", target.port()), "file:///etc/passwd", "http://169.254.169.254/latest/meta-data/",
 		"data:text/plain,x", "/again", "", "::",
 	}
+
 	var requests atomic.Int32
 	authority := newAuthority(t)
 	for _, h2 := range []bool{false, true} {
@@ -397,6 +422,7 @@ func TestSSRF_RedirectsAreNotFollowed(t *testing.T) {
 			w.Header().Set("Content-Location", places[place])
 			w.WriteHeader(code)
 		})
+
 		s := New(localOptions())
 		s.tls.RootCAs = authority.roots()
 		for _, code := range []int{300, 301, 302, 303, 305, 307, 308, 200, 401} {
@@ -408,8 +434,10 @@ func TestSSRF_RedirectsAreNotFollowed(t *testing.T) {
 				}
 			}
 		}
+
 		s.CloseIdleConnections()
 	}
+
 	if n := target.accepted.Load(); n != 0 {
 		t.Fatalf("%d connections to private addresses", n)
 	}

@@ -19,6 +19,7 @@ func TestSend_TheStatusDecidesAmongAnything(t *testing.T) {
 		"Content-Length: 2\r\n", "Content-Length: yok\r\n", "Transfer-Encoding: chunked\r\n", "Transfer-Encoding: gzip\r\n",
 		"X: \x00\r\n", "Şube: 1\r\n", "X: 1\n", "\x80\xff\r\n", "Connection: close\r\n", "X : 1\r\n",
 	}
+
 	rests := []string{"\r\n", "\n", "", "Content-Len", "\r\nok", "\r\n2\r\nok\r\n0\r\n\r\n", "\r\nzz\r\n", "\r\n0\r\nX\r\n\r\n"}
 	rapid.Check(t, func(rt *rapid.T) {
 		var answer strings.Builder
@@ -27,6 +28,7 @@ func TestSend_TheStatusDecidesAmongAnything(t *testing.T) {
 			answer.WriteString(strings.Join(rapid.SliceOfN(rapid.SampledFrom(fields), 0, 4).Draw(rt, "its fields"), ""))
 			answer.WriteString("\r\n")
 		}
+
 		line := rapid.SampledFrom([]string{"HTTP/1.1 200 OK\r\n", "HTTP/1.0 204\n", "HTTP/1.1 299 \xff\r\n", "HTTP/1.1 500 Error\r\n", "HTTP/1.1 302 Found\r\n"}).Draw(rt, "line")
 		answer.WriteString(line)
 		answer.WriteString(strings.Join(rapid.SliceOfN(rapid.SampledFrom(fields), 0, 4).Draw(rt, "fields"), ""))
@@ -41,9 +43,11 @@ func TestSend_TheStatusDecidesAmongAnything(t *testing.T) {
 				if isReused && readRequest(conn) {
 					_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\n\r\n")
 				}
+
 				if !readRequest(conn) {
 					return
 				}
+
 				for rest := answer.String(); rest != ""; {
 					n := min(piece, len(rest))
 					_, _ = io.WriteString(conn, rest[:n])
@@ -51,6 +55,7 @@ func TestSend_TheStatusDecidesAmongAnything(t *testing.T) {
 					time.Sleep(time.Microsecond) // the bubble's: until all else waits
 				}
 			})
+
 			s := pipeSender(t, nil, l)
 			s.lifetime = forEver
 			if isReused {
@@ -59,6 +64,7 @@ func TestSend_TheStatusDecidesAmongAnything(t *testing.T) {
 				}
 				synctest.Wait()
 			}
+
 			if a := s.post(t, at("http", l, 1)); a.Status != status || a.OK() != (status < 300) {
 				rt.Errorf("%+v for %q in pieces of %d, reused: %v", a, answer.String(), piece, isReused)
 			}
