@@ -18,6 +18,7 @@ func TestRole_SendsWhatHappensBetweenTheStatuses(t *testing.T) {
 		h.Report(delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.PickingUp, At: time.Now(),
 			ETA: o.CreatedAt.Add(time.Duration(minutes) * time.Minute)})
 	}
+
 	swap := func(c delivery.Courier) {
 		h.Report(delivery.Update{Order: o.ID, Kind: delivery.KindSwap, At: time.Now(), Courier: c})
 	}
@@ -33,6 +34,7 @@ func TestRole_SendsWhatHappensBetweenTheStatuses(t *testing.T) {
 	for _, q := range h.await(9) {
 		events = append(events, q.event.Event)
 	}
+
 	const status, courier, eta = "delivery.status_changed", "delivery.courier_changed", "delivery.eta_changed"
 	want := []string{status, status, eta, courier, courier, eta, status, status, status}
 	if !slices.Equal(events, want) {

@@ -29,6 +29,7 @@ type clusterEnv struct {
 func newClusterEnv(t *testing.T, replicas int) *clusterEnv {
 	t.Helper()
 	t.Parallel()
+
 	cluster, err := stack.StartCluster(t.Context(), t.TempDir(), 3, replicas)
 	testenv.Must(t, err)
 	t.Cleanup(cluster.Stop)
@@ -38,6 +39,7 @@ func newClusterEnv(t *testing.T, replicas int) *clusterEnv {
 	t.Cleanup(func() { _ = e.client.Close() })
 	e.env = &env{Env: &testenv.Env{T: t}}
 	e.Ledger = e.open()
+
 	return e
 }
 
@@ -56,6 +58,7 @@ func (e *clusterEnv) openAs(user *url.Userinfo) *ledger.Ledger {
 		Secrets: ledger.SecretKeys{Current: "k", Keys: map[string][]byte{"k": make([]byte, 32)}}})
 	testenv.Must(e.T, err)
 	e.T.Cleanup(func() { _ = l.Close() })
+
 	return l
 }
 
@@ -85,13 +88,16 @@ func (e *clusterEnv) awaitLiving(what string, each map[string]int) {
 			testenv.Must(e.T, err)
 			owned[nameOf(token)]++
 		}
+
 		for name, count := range each {
 			if owned[name] != count {
 				return false
 			}
 		}
+
 		return true
 	})
+
 	e.T.Logf("%s after %.1f s", what, time.Since(began).Seconds())
 }
 
@@ -185,12 +191,14 @@ func TestCluster_AFailoverHoldsUpItsOwnPartitionsOnly(t *testing.T) {
 			t.Errorf("partition %d has changed hands: %+v, was %+v", p, is, was)
 		}
 	}
+
 	began := time.Now()
 	go stop()
 	e.awaitLiving("the one that stays owns all that is there", map[string]int{"ending": 0, "stays": 8})
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("after %s", took)
 	}
+
 	e.awaitLiving("it owns all", map[string]int{"stays": clusterPartitions})
 }
 
@@ -204,6 +212,7 @@ func TestCluster_AWorkerThatCannotReachAMaster(t *testing.T) {
 		_, err := node.Command(t.Context(), "ACL", "SETUSER", "part", "on", ">secret", "~*", "&*", "+@all")
 		testenv.Must(t, err)
 	}
+
 	part := e.openAs(url.UserPassword("part", "secret"))
 	_, err := unreachable.Command(t.Context(), "ACL", "DELUSER", "part") // and its connections
 	testenv.Must(t, err)

@@ -28,10 +28,12 @@ func TestRole_ItsEndAddsWhatItDidToTheActivity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var sum ledger.MinuteActivity
 	for _, m := range minutes {
 		sum.Delivered, sum.Failed, sum.Cancelled = sum.Delivered+m.Delivered, sum.Failed+m.Failed, sum.Cancelled+m.Cancelled
 	}
+
 	if sum.Delivered != 1 || sum.Failed != 1 || sum.Cancelled != 0 {
 		t.Errorf("%+v", sum)
 	}
@@ -53,6 +55,7 @@ func TestRole_SettlesWhatCameBeforeItStarted(t *testing.T) {
 		e.Fail(o, delivery.PaymentRefused, now) // repeated
 		e.Reach(o, delivery.Delivered, now)     // illegal: it has failed
 	}
+
 	e.Start(e.role.Run)
 	e.AwaitSettled(ledger.RoleStatus)
 	for _, o := range orders {
@@ -61,6 +64,7 @@ func TestRole_SettlesWhatCameBeforeItStarted(t *testing.T) {
 			t.Errorf("%+v", last.Changes)
 		}
 	}
+
 	if n := e.Stats().RefusedUpdates; n != 6 {
 		t.Errorf("%d refused updates", n)
 	}
@@ -76,6 +80,7 @@ func TestRole_AReportedPickupBeatsACancellation(t *testing.T) {
 	if delivery.CodeOf(err) != delivery.CodeOrderNotCancellable {
 		t.Fatalf("cancelled although a pickup was reported: %v", err)
 	}
+
 	e.Start(e.role.Run)
 	e.AwaitStatus(o, delivery.PickedUp)
 }
@@ -96,6 +101,7 @@ func TestRole_SwapsTheCourierWithAVersionOfItsOwn(t *testing.T) {
 	if last.Courier != ayse || last.Changes[1].Kind != delivery.CourierReplaced || !carries {
 		t.Fatalf("%+v", last)
 	}
+
 	swap(testenv.Courier)
 	e.Await("the swap", func() bool { return e.Read(o.ID).Courier == testenv.Courier })
 	again := e.Read(o.ID)
@@ -112,6 +118,7 @@ func TestRole_ListsADeliveryThatComesAfterTheEnd(t *testing.T) {
 	for _, end := range []string{"TimedOut", "NoCourierFound", "CustomerRefused", "Cancelled"} {
 		ended[end] = e.vendor.Order("", now.Add(-2*time.Hour))
 	}
+
 	e.Accept(ended["TimedOut"], now.Add(-2*time.Hour))
 	e.Accept(ended["CustomerRefused"], now)
 	e.Reach(ended["CustomerRefused"], delivery.Delivering, now)
@@ -120,21 +127,25 @@ func TestRole_ListsADeliveryThatComesAfterTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	e.Start(e.role.Run)
 	for _, o := range ended {
 		e.Await("its end", func() bool { return e.Read(o.ID).Status.Terminal() })
 		e.Reach(o, delivery.Delivered, now)
 	}
+
 	e.AwaitSettled(ledger.RoleStatus)
 	refused, err := e.Ledger.Monitor.RefusedUpdates(t.Context(), 10)
 	if err != nil || len(refused) != len(ended) {
 		t.Fatalf("%d refused updates, %v", len(refused), err)
 	}
+
 	for _, f := range refused {
 		if f.Reason != "late_delivery" || !f.Late {
 			t.Errorf("after %s: %s, finance received: %v", f.Status, f.Reason, f.Late)
 		}
 	}
+
 	for end, o := range ended {
 		if last := e.Read(o.ID); last.Status != delivery.Cancelled && string(last.Changes[len(last.Changes)-1].Failure) != end {
 			t.Errorf("%s is now %s %+v", end, last.Status, last.Changes)
@@ -151,6 +162,7 @@ func TestRole_HealsAMissingGroup(t *testing.T) {
 	for _, kind := range []string{"e", "u"} { // the streams of events and of updates
 		e.EachKey(kind, "redis.call('XGROUP', 'DESTROY', k, 'status') found = found + 1")
 	}
+
 	second := e.order()
 	e.Accept(second, time.Now())
 	e.AwaitStatus(second, delivery.Assigned)
@@ -165,6 +177,7 @@ func TestRole_SharesTheWorkWithoutDoubleMoves(t *testing.T) {
 	for _, name := range []string{"w1", "w2", "w3"} {
 		e.Start(e.newRole(name).Run)
 	}
+
 	var orders []*delivery.Order
 	for i := range 30 {
 		o := vendors[i%len(vendors)].Order("", time.Now())
@@ -173,10 +186,12 @@ func TestRole_SharesTheWorkWithoutDoubleMoves(t *testing.T) {
 		e.Reach(o, delivery.PickedUp, time.Now())
 		e.Reach(o, delivery.Delivered, time.Now())
 	}
+
 	for _, o := range orders {
 		e.AwaitStatus(o, delivery.Delivered)
 		e.CheckPath(o, testenv.DeliveredPath)
 	}
+
 	e.AwaitSettled(ledger.RoleStatus)
 }
 
@@ -191,11 +206,13 @@ func TestRole_DecidesWhatWasReportedBeforeWhatTimeHasEnded(t *testing.T) {
 	for range 100 {
 		orders = append(orders, e.vendor.Order("", now.Add(-21*time.Minute)))
 	}
+
 	silent := e.vendor.Order("", now.Add(-21*time.Minute))
 	e.Decide() // all are listed, and their timers are due
 	for _, o := range orders {
 		e.Accept(o, now.Add(-19*time.Minute))
 	}
+
 	e.Start(e.role.Run)
 	e.AwaitStatus(silent, delivery.Failed)
 	for _, o := range orders {
@@ -210,11 +227,13 @@ func TestRole_EndsMoreThanAPageOfOrders(t *testing.T) {
 	for range status.TimersAtOnce + 20 {
 		orders = append(orders, e.vendor.Order("", time.Now().Add(-time.Hour)))
 	}
+
 	e.Start(e.role.Run)
 	for _, o := range orders {
 		e.AwaitStatus(o, delivery.Failed)
 		e.CheckPath(o, "Searching Failed")
 	}
+
 	e.Await("no timer is left", func() bool { return e.Stats().InFlight == 0 })
 }
 
@@ -228,6 +247,7 @@ func TestRole_DeadLettersWhatIsDamaged(t *testing.T) {
 	for _, kind := range []string{"e", "u"} {
 		e.EachKey(kind, "redis.call('XADD', k, '*', 'u', 'damaged')")
 	}
+
 	e.Accept(good, time.Now())
 	e.Start(e.role.Run)
 	e.AwaitStatus(good, delivery.Assigned)
@@ -238,6 +258,7 @@ func TestRole_DeadLettersWhatIsDamaged(t *testing.T) {
 	for _, letter := range letters {
 		reasons[fmt.Sprint(letter.Stream, letter.Fields["order"] == bad.ID.String())]++
 	}
+
 	if len(reasons) != 3 || reasons["updatestrue"] != 1 || reasons["updatesfalse"] != testenv.Partitions || reasons["eventsfalse"] != testenv.Partitions {
 		t.Errorf("%v", reasons)
 	}

@@ -77,10 +77,12 @@ const cancelledPerVendor = 400
 func newFullEnv(t *testing.T, orders, entries int) *fullEnv {
 	t.Helper()
 	t.Parallel()
+
 	users := &stack.Users{Environment: "sandbox", Passwords: map[string]string{}}
 	for _, user := range []string{stack.GatewayUser, stack.WorkerUser, stack.ReportingUser, stack.BackupUser, stack.OperatorUser} {
 		users.Passwords[user] = "password-of-" + user
 	}
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Extra: []string{"--appendfsync", "no"}, Users: users})
 	t.Cleanup(func() { testenv.Must(t, testserver.Denied(context.Background(), server)) })
 	e := &fullEnv{env: &env{Env: testenv.NewOn(t, server)}}
@@ -99,11 +101,13 @@ func newFullEnv(t *testing.T, orders, entries int) *fullEnv {
 		testenv.Must(t, err)
 		e.past = append(e.past, o.ID)
 	}
+
 	e.AwaitSettled(ledger.RoleStatus)
 	e.AwaitSettled(ledger.RoleWebhook)
 	e.Consume(ledger.RoleExport)
 	stop()
 	e.Do("EVAL", agingLua, 0)
+
 	return e
 }
 

@@ -26,6 +26,7 @@ func commandCounts(t *testing.T, client *redis.Client) map[string]int64 {
 		testenv.Must(t, err)
 		counts[strings.TrimPrefix(name, "cmdstat_")] = count
 	}
+
 	return counts
 }
 
@@ -33,6 +34,7 @@ func commandCounts(t *testing.T, client *redis.Client) map[string]int64 {
 // are. Time is counted in beats of the workers.
 func TestIdle_CommandsDoNotGrowWithPartitions(t *testing.T) {
 	t.Parallel()
+
 	const (
 		partitions = 256
 		beats      = 28 // so that each worker renews ten times
@@ -42,6 +44,7 @@ func TestIdle_CommandsDoNotGrowWithPartitions(t *testing.T) {
 		// the owner has got.
 		nowAndThen = partitions
 	)
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
 	options, err := redis.ParseURL(server.URL)
 	testenv.Must(t, err)
@@ -58,6 +61,7 @@ func TestIdle_CommandsDoNotGrowWithPartitions(t *testing.T) {
 		roles = append(roles, role)
 		e.Start(role.Run)
 	}
+
 	e.Await("each owns its share", func() bool {
 		return len(roles[0].Owned()) == partitions/2 && len(roles[1].Owned()) == partitions/2
 	})
@@ -78,6 +82,7 @@ func TestIdle_CommandsDoNotGrowWithPartitions(t *testing.T) {
 			sum += count - before[name]
 		}
 	}
+
 	passed := after["hset"] - before["hset"]
 	limit := passed*atEachBeat + nowAndThen
 	if sum > limit {
@@ -86,6 +91,7 @@ func TestIdle_CommandsDoNotGrowWithPartitions(t *testing.T) {
 			t.Logf("%s %d", name, count-before[name])
 		}
 	}
+
 	for _, role := range roles {
 		n := len(role.Owned())
 		if n != partitions/2 {

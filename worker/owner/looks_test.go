@@ -16,11 +16,13 @@ func polls(s *sharing, now *time.Time, n int, tokens []ledger.Stored, beating ..
 		for _, name := range beating {
 			workers[name] = strconv.FormatInt(now.UnixNano()/int64(beatEvery), 10)
 		}
+
 		if s.shouldLook(workers, "", *now) {
 			looks++
 			s.observe(len(tokens), numbered(tokens), workers, *now)
 		}
 	}
+
 	return looks
 }
 
@@ -35,6 +37,7 @@ func TestShouldLook_ReadsTokensOnceASecondWhileNothingChanges(t *testing.T) {
 	if looks != wantLooks {
 		t.Errorf("%d looks in 100 polls, want %d", looks, wantLooks)
 	}
+
 	wantWatched := 10 * time.Second
 	if s.watched != wantWatched {
 		t.Errorf("watched for %s, want %s: all time counts while looks succeed", s.watched, wantWatched)
@@ -52,6 +55,7 @@ func TestShouldLook_AtOnceWhenWorkersChange(t *testing.T) {
 			t.Errorf("%s: %d looks, want %d", what, looks, want)
 		}
 	}
+
 	check("nothing has changed", polls(s, &now, 1, tokens, "w 1", "w 2"), 0)
 	check("a worker has come", polls(s, &now, 1, tokens, "w 1", "w 2", "w 3"), 1)
 	check("it is known", polls(s, &now, 1, tokens, "w 1", "w 2", "w 3"), 0)
@@ -60,6 +64,7 @@ func TestShouldLook_AtOnceWhenWorkersChange(t *testing.T) {
 	if !s.shouldLook(map[string]string{"w 1": "1", "w 2": "1"}, "7", now) {
 		t.Error("some worker has given something up: no look")
 	}
+
 	check("an owner's name has gone", polls(s, &now, 5, tokens, "w 1"), 5)
 }
 
@@ -93,6 +98,7 @@ func TestTurn_PublishesPositionsSeldomWhileNothingChanges(t *testing.T) {
 		edit(&turn.step.Token)
 		return turn.shouldPublishPositions(now)
 	}
+
 	idle := func(*ledger.Token) {}
 	moved := func(t *ledger.Token) { t.Updates = "7-0" }
 	leaves := func(t *ledger.Token) { t.Owner = "" }

@@ -97,6 +97,7 @@ func (l *loop) add(ctx context.Context, o *ledger.Owned, takenAt time.Time) {
 			failures:         make(map[task]failure),
 		}
 	})
+
 	if !isAccepted {
 		l.role.dropped(o.Partition)
 		l.role.release(ctx, o.Partition, o.Token)
@@ -114,6 +115,7 @@ func (r *Role) release(ctx context.Context, partition int, token ledger.Token) {
 		r.log.Warn("a partition is not given up in order", "partition", partition, "error", err)
 		return
 	}
+
 	r.announceRelease(end)
 }
 
@@ -171,6 +173,7 @@ func (l *loop) startRead(ctx context.Context) {
 	if l.isReading || l.unprocessed != nil {
 		return
 	}
+
 	owned, readAs := make([]*ledger.Owned, 0, len(l.partitions)), make(map[int]ledger.Owned, len(l.partitions))
 	for number, p := range l.partitions {
 		if p.webhooks.IsOpen() {
@@ -178,6 +181,7 @@ func (l *loop) startRead(ctx context.Context) {
 			owned, readAs[number] = append(owned, &o), o
 		}
 	}
+
 	if len(owned) == 0 {
 		return
 	}
@@ -188,6 +192,7 @@ func (l *loop) startRead(ctx context.Context) {
 	if len(owned) < len(l.partitions) {
 		block = openingBlock
 	}
+
 	go func() {
 		sleep(ctx, pause) // a read ends with the first entry; those that come in a turn shall be one batch
 		inboxes, err := l.role.ledger.Ownership.Read(ctx, owned, l.role.batch, block)
@@ -243,6 +248,7 @@ func (l *loop) applyTo(p *partition, result *dispatch.Result) {
 	if result.Kind() == dispatch.KindSend {
 		return
 	}
+
 	beginsToFail := p.note(l.sending, webhookTasks[result.Kind()], err)
 	if beginsToFail {
 		l.role.log.Warn("reading webhooks fails, it is tried again", "partition", p.Partition, "error", err)
@@ -261,6 +267,7 @@ func (l *loop) untilNextTurn() time.Duration {
 	for _, p := range l.partitions {
 		wait = min(wait, p.untilTurn(now, l.role.timers))
 	}
+
 	return max(wait, l.batchingPause())
 }
 
@@ -280,6 +287,7 @@ func (l *loop) takeTurns(ctx context.Context) {
 	for _, p := range l.partitions {
 		p.webhooksDue = p.webhooks.Send()
 	}
+
 	l.leaveHopeless(ctx)
 }
 
@@ -303,6 +311,7 @@ func (l *loop) beginTurns() []*turn {
 		t.mustRenew = now.Sub(p.confirmedAt) >= renewalAge
 		turns = append(turns, t)
 	}
+
 	return turns
 }
 
@@ -312,10 +321,12 @@ func (l *loop) takeInboxes() map[int]*ledger.Inbox {
 	if result == nil {
 		return nil
 	}
+
 	l.unprocessed = nil
 	if result.err != nil {
 		l.role.log.Warn("reading entries fails, it is tried again", "error", result.err)
 	}
+
 	for number, p := range l.partitions {
 		readAs, isRead := result.readAs[number]
 		if isRead {
@@ -334,6 +345,7 @@ func (l *loop) takeInboxes() map[int]*ledger.Inbox {
 			l.arrived += len(inbox.Entries)
 		}
 	}
+
 	return inboxes
 }
 
@@ -362,9 +374,11 @@ func (l *loop) withTimers(now time.Time) (partitions []*partition) {
 		}
 		isDue = isDue || p.isDrained && sinceRead >= l.role.timers
 	}
+
 	if !isDue {
 		return nil
 	}
+
 	return partitions
 }
 
@@ -381,6 +395,7 @@ func (l *loop) leaveHopeless(ctx context.Context) {
 			leaving = append(leaving, p)
 		}
 	}
+
 	if len(leaving) > 0 {
 		l.leave(ctx, leaving)
 	}
@@ -392,6 +407,7 @@ func (l *loop) leave(ctx context.Context, leaving []*partition) {
 	for _, p := range leaving {
 		p.webhooks.GiveUp()
 	}
+
 	l.awaitSends(leaving)
 
 	turns := make([]*turn, len(leaving))
@@ -400,6 +416,7 @@ func (l *loop) leave(ctx context.Context, leaving []*partition) {
 		turns[i].makePlan(l.role, l.role.Now())
 		turns[i].step.Token.Owner = ""
 	}
+
 	l.write(ctx, turns)
 
 	isAnyReleased := false
@@ -411,6 +428,7 @@ func (l *loop) leave(ctx context.Context, leaving []*partition) {
 			isAnyReleased = true
 		}
 	}
+
 	if isAnyReleased {
 		l.role.announceRelease(ctx)
 	}
@@ -425,6 +443,7 @@ func (l *loop) awaitSends(partitions []*partition) {
 		for _, p := range partitions {
 			inFlight += p.webhooks.InFlight
 		}
+
 		if inFlight == 0 {
 			return
 		}

@@ -60,16 +60,20 @@ func (e *env) roleWithSettings(l *ledger.Ledger, name string, settings status.Se
 	if testing.Verbose() {
 		log = slog.Default()
 	}
+
 	webhooks := dispatch.Settings{Concurrency: 64, PerEndpoint: 8, BreakerFailures: 5, Timeout: time.Minute, LocalReceivers: "auto", Memory: 64}
 	for _, edit := range edits {
 		edit(&webhooks)
 	}
+
 	sender := dispatch.New(l, webhooks, dispatch.Options{Sandbox: true, CourierStep: time.Second}, log, reg)
 	role := New(l, status.New(l, settings, nil, log, reg), sender, settings, name, log, reg)
 	if role.endTimeout != endTimeout {
 		e.T.Errorf("a worker ends within %s, want %s", role.endTimeout, endTimeout)
 	}
+
 	role.endTimeout = testserver.Timeout
+
 	return role
 }
 
@@ -88,12 +92,14 @@ func TestRole_TakesAnOrderThroughItsLife(t *testing.T) {
 		jobs, _, err := e.Ledger.Orders.Jobs(t.Context(), e.Fleet.ID, delivery.Searching, "", 10)
 		return err == nil && len(jobs) == 1
 	})
+
 	e.Accept(o, time.Now())
 	e.AwaitStatus(o, delivery.Assigned)
 	for status := delivery.PickingUp; status <= delivery.Delivered; status++ {
 		e.Reach(o, status, time.Now())
 		e.AwaitStatus(o, status)
 	}
+
 	e.AwaitSettled(ledger.RoleStatus)
 	if last := e.Read(o.ID); last.Courier != testenv.Courier {
 		t.Errorf("courier %+v", last.Courier)
@@ -114,14 +120,17 @@ func TestRole_SendsWebhooks(t *testing.T) {
 		e.Reach(o, delivery.Delivered, time.Now())
 		e.AwaitStatus(o, delivery.Delivered)
 	}
+
 	e.Await("50 webhooks", func() bool { return got.Load() == 50 })
 	e.Await("the figures", func() bool {
 		endpoint, err := e.Ledger.Webhooks.Endpoint(t.Context(), e.vendor.Account)
 		return err == nil && endpoint.Delivered == 50 && endpoint.Backlog == 0 && !endpoint.Unknown
 	})
+
 	e.Await("50 attempts", func() bool {
 		attempts, err := e.Ledger.Webhooks.Attempts(t.Context(), e.vendor.Account, "")
 		return err == nil && len(attempts) == 50
 	})
+
 	e.AwaitSettled(ledger.RoleWebhook)
 }

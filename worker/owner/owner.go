@@ -107,7 +107,9 @@ func New(l *ledger.Ledger, s *status.Role, w *dispatch.Role, settings status.Set
 		}
 		return 0
 	})
+
 	r.taken = all.Counter("worker_partitions_taken_total", "Partitions that this worker has become the owner of.")
+
 	return r
 }
 
@@ -136,9 +138,11 @@ func (r *Role) Run(ctx context.Context) error {
 	for r.ledger.Cluster() && len(loops) < r.ledger.Partitions() {
 		loops = append(loops, newLoop(r))
 	}
+
 	for _, l := range loops {
 		group.Go(func() { l.run(ctx) })
 	}
+
 	group.Go(func() { r.share(ctx, loops) })
 	group.Go(func() { r.status.Run(ctx, r.Owned, r.Now) })
 	group.Wait()
@@ -147,6 +151,7 @@ func (r *Role) Run(ctx context.Context) error {
 	defer cancel()
 	r.status.Flush(end)
 	r.webhooks.Close()
+
 	return nil
 }
 
@@ -159,6 +164,7 @@ func (r *Role) share(ctx context.Context, loops []*loop) {
 		busy:    make(map[*loop]bool),
 		ended:   make(chan errandEnd, len(loops)),
 	}
+
 	service.Repeat(ctx, r.log, pollEvery, "sharing the partitions fails, going on", "sharing the partitions works again", s.poll)
 
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.endTimeout)
@@ -166,6 +172,7 @@ func (r *Role) share(ctx context.Context, loops []*loop) {
 	if err := r.ledger.Ownership.Forget(end, r.worker); err != nil {
 		r.log.Warn("the other workers see in some seconds that this one is gone", "error", err)
 	}
+
 	for len(s.busy) > 0 {
 		s.end(<-s.ended)
 	}
@@ -197,10 +204,12 @@ func (s *sharer) poll(ctx context.Context) error {
 		}
 		s.beatenAt = now
 	}
+
 	workers, released, err := s.ledger.Ownership.Workers(ctx)
 	if err != nil {
 		return err
 	}
+
 	lost := s.lookSoon.Swap(false)
 	if !s.shouldLook(workers, released, time.Now()) && !lost {
 		return s.failure
@@ -213,6 +222,7 @@ func (s *sharer) poll(ctx context.Context) error {
 		s.works, s.failure = false, missing
 		return missing
 	}
+
 	s.observe(s.ledger.Partitions(), tokens, workers, time.Now())
 	s.first.Store(s.isFirst())
 	s.hasOthers.Store(len(s.alive()) > 1)
@@ -228,7 +238,9 @@ func (s *sharer) poll(ctx context.Context) error {
 	if s.works && hadFailed {
 		s.beatenAt = time.Time{} // the others may know at once
 	}
+
 	s.failure = cmp.Or(failure, err, missing)
+
 	return s.failure
 }
 
@@ -239,6 +251,7 @@ func (s *sharer) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	s.ahead.Store(int64(sent.Sub(server)))
 
 	if s.works && s.standing() != standsBack {
@@ -247,6 +260,7 @@ func (s *sharer) beat(ctx context.Context) error {
 	} else {
 		err = s.ledger.Ownership.CheckRights(ctx)
 	}
+
 	wasUnfit := s.unfit
 	s.unfit = errors.Is(err, ledger.ErrForbidden) || ledger.Refused(err)
 	switch {
@@ -255,10 +269,12 @@ func (s *sharer) beat(ctx context.Context) error {
 	case wasUnfit && err == nil:
 		s.log.Info("this worker has all rights now")
 	}
+
 	s.withoutShare.Store(s.standing() != ready && s.hasOthers.Load())
 	if s.unfit {
 		return nil
 	}
+
 	return err
 }
 
@@ -310,10 +326,12 @@ func (s *sharer) send(ctx context.Context, tokens map[int]ledger.Stored, take, g
 		}
 		return errands[l]
 	}
+
 	for _, p := range take {
 		l := s.loops[p%len(s.loops)]
 		errandOf(l).take[p] = tokens[p]
 	}
+
 	for _, p := range giveUp {
 		if l := s.loopOf(p); l != nil {
 			e := errandOf(l)
@@ -326,15 +344,18 @@ func (s *sharer) send(ctx context.Context, tokens map[int]ledger.Stored, take, g
 		if s.busy[l] {
 			continue
 		}
+
 		wait = errandWait
 		s.busy[l] = true
 		s.mu.Lock()
 		for p := range e.take {
 			s.taking[p] = true
 		}
+
 		s.mu.Unlock()
 		go func() { s.ended <- errandEnd{e, s.run(ctx, e)} }()
 	}
+
 	return s.awaitErrands(wait)
 }
 
@@ -351,6 +372,7 @@ func (s *sharer) awaitErrands(longest time.Duration) (failure error) {
 			return failure
 		}
 	}
+
 	return failure
 }
 
@@ -371,23 +393,29 @@ func (r *Role) run(ctx context.Context, e *errand) (failure error) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		taken := time.Now()
 		owned, err := r.ledger.Ownership.Take(taking, p, e.take[p], r.worker)
 		if err == nil {
 			r.hold(ctx, e.loop, owned, taken)
 			continue
 		}
+
 		if errors.Is(err, ledger.ErrNotOwner) {
 			continue
 		}
+
 		if ledger.Refused(err) && r.hasOthers.Load() {
 			r.standBack(p, err)
 		}
+
 		failure = cmp.Or(err, failure)
 	}
+
 	if len(e.giveUp) > 0 {
 		e.loop.giveUp(ctx, e.giveUp)
 	}
+
 	return failure
 }
 
@@ -409,6 +437,7 @@ func (r *Role) standBack(partition int, cause error) {
 			delete(f.until, p)
 		}
 	}
+
 	switch {
 	case now.Before(last): // it has failed at another one a short time ago
 	case now.Sub(last) > longestPause:
@@ -416,6 +445,7 @@ func (r *Role) standBack(partition int, cause error) {
 	default:
 		f.pause = min(2*f.pause, longestPause)
 	}
+
 	f.until[partition] = now.Add(f.pause)
 	r.log.Error("this worker fails at a partition, which it leaves to others for a while; it claims nothing if it fails at several",
 		"partition", partition, "for", f.pause, "error", cause)

@@ -45,6 +45,7 @@ func (p *partition) untilTurn(now time.Time, timersEvery time.Duration) time.Dur
 	if p.isDrained {
 		wait = min(wait, p.timersReadAt.Add(timersEvery).Sub(now))
 	}
+
 	if p.groupPositions != p.positions() {
 		wait = min(wait, p.groupPositionsAt.Add(positionsEvery).Sub(now))
 	}
@@ -77,6 +78,7 @@ func (p *partition) note(ctx context.Context, t task, err error) (beginsToFail b
 		delete(p.failures, t)
 		return false
 	}
+
 	if ctx.Err() != nil || ledger.Damaged(err) {
 		return false
 	}
@@ -87,7 +89,9 @@ func (p *partition) note(ctx context.Context, t task, err error) (beginsToFail b
 	if hasFailed {
 		first = before.first
 	}
+
 	p.failures[t] = failure{first: first, last: now, err: err}
+
 	return !hasFailed
 }
 

@@ -53,6 +53,7 @@ func newProxy(t *testing.T, e *testenv.Env, user string) *proxy {
 			go p.serve(conn)
 		}
 	}()
+
 	return p
 }
 
@@ -63,11 +64,13 @@ func (p *proxy) serve(client net.Conn) {
 	if p.conns[client] = true; err == nil {
 		p.conns[server] = true
 	}
+
 	p.mu.Unlock()
 	if refused {
 		p.cutAll()
 		return
 	}
+
 	end := func() { _ = client.Close(); _ = server.Close() }
 	var dropReply bool // guarded by p.mu
 	go func() {
@@ -81,6 +84,7 @@ func (p *proxy) serve(client net.Conn) {
 			if err != nil || drop {
 				return
 			}
+
 			if _, err := client.Write(buffer[:n]); err != nil {
 				return
 			}
@@ -93,6 +97,7 @@ func (p *proxy) serve(client net.Conn) {
 		if err != nil {
 			return
 		}
+
 		p.mu.Lock()
 		named, look := p.named, p.look
 		p.mu.Unlock()
@@ -101,12 +106,14 @@ func (p *proxy) serve(client net.Conn) {
 			dropReply = true
 			p.mu.Unlock()
 		}
+
 		p.mu.Lock()
 		frozen := p.frozen
 		p.mu.Unlock()
 		if frozen != nil {
 			<-frozen
 		}
+
 		if _, err := server.Write(buffer[:n]); err != nil {
 			return
 		}
@@ -169,6 +176,7 @@ func (e *env) proxied(name string, edits ...func(*dispatch.Settings)) (*Role, *p
 	l, err := ledger.Open(e.T.Context(), config)
 	testenv.Must(e.T, err)
 	e.T.Cleanup(func() { _ = l.Close() })
+
 	return e.roleOf(l, name, edits...), p
 }
 

@@ -32,10 +32,13 @@ func (e *env) stillest() (stop func() time.Duration) {
 				}
 				longest = max(longest, now.Sub(changed[p]))
 			}
+
 			sleep(ctx, 20*time.Millisecond)
 		}
+
 		result <- longest
 	}()
+
 	return func() time.Duration { cancel(); return <-result }
 }
 
@@ -57,6 +60,7 @@ func TestShare_NoRightLeavesAPartitionWithoutAnOwner(t *testing.T) {
 				e.awaitRenewals(10)
 				end()
 			}
+
 			e.awaitOwners(testenv.Partitions, "w1")
 			losing, err := ledger.Open(t.Context(), e.setUser("losing", rules))
 			testenv.Must(t, err)

@@ -38,6 +38,7 @@ func workerRules(t *testing.T) []string {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
+
 		for _, rule := range strings.Fields(line) {
 			last := len(rules) - 1
 			if last >= 0 && strings.HasPrefix(rules[last], "(") && !strings.HasSuffix(rules[last], ")") {
@@ -47,9 +48,11 @@ func workerRules(t *testing.T) []string {
 			rules = append(rules, rule)
 		}
 	}
+
 	if len(rules) == 0 {
 		t.Fatal("configs/redis-users.acl has no rules of the worker")
 	}
+
 	return rules
 }
 
@@ -74,6 +77,7 @@ func (e *env) setUser(name string, rules []string) ledger.Config {
 	for _, rule := range rules {
 		command = append(command, rule)
 	}
+
 	e.Do(command...)
 
 	config := e.ConfigFor(stack.WorkerUser)
@@ -81,6 +85,7 @@ func (e *env) setUser(name string, rules []string) ledger.Config {
 	testenv.Must(e.T, err)
 	u.User = url.UserPassword(name, "secret")
 	config.URL = u.String()
+
 	return config
 }
 
@@ -115,14 +120,17 @@ func TestShare_WhoLacksARightHasNone(t *testing.T) {
 		if slices.Contains(notOwners, rule) {
 			continue
 		}
+
 		config := e.setUser(fmt.Sprint("lacks", i), without(rules, rule))
 		l, err := ledger.Open(t.Context(), config)
 		if err != nil {
 			continue // it does not even start
 		}
+
 		t.Cleanup(func() { _ = l.Close() })
 		e.Start(e.roleOf(l, "without "+rule).Run)
 	}
+
 	e.awaitRenewals(15) // some 10 s
 
 	for p, token := range e.tokens() {
@@ -130,6 +138,7 @@ func TestShare_WhoLacksARightHasNone(t *testing.T) {
 			t.Errorf("partition %d has changed hands: %+v", p, token)
 		}
 	}
+
 	workers, _, err := e.Ledger.Ownership.Workers(t.Context())
 	testenv.Must(t, err)
 	for worker := range workers {
@@ -162,6 +171,7 @@ func TestShare_WhoLosesARightHandsItsShareOver(t *testing.T) {
 					t.Errorf("partition %d has changed hands again: %+v", p, token)
 				}
 			}
+
 			if value := e.gauge("worker_without_share"); value != 1 {
 				t.Errorf("it says %v of its share", value)
 			}
@@ -266,7 +276,9 @@ func (e *env) gauge(name string) float64 {
 			return family.GetMetric()[0].GetGauge().GetValue()
 		}
 	}
+
 	e.T.Fatalf("there is no %s", name)
+
 	return 0
 }
 

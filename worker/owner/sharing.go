@@ -89,6 +89,7 @@ func (s *sharing) shouldLook(workers map[string]string, released string, now tim
 		}
 		beats[worker] = seen
 	}
+
 	s.released, s.beats = released, beats
 
 	suspected := false
@@ -103,6 +104,7 @@ func (s *sharing) shouldLook(workers map[string]string, released string, now tim
 	if due {
 		s.lastLook = now
 	}
+
 	return due
 }
 
@@ -126,9 +128,11 @@ func (t *seenToken) watch(value ledger.Stored, known bool, now time.Time) {
 	case t.known:
 		t.still += min(now.Sub(t.lookedAt), watchedAtOnce)
 	}
+
 	if known {
 		t.value, t.lookedAt = value, now
 	}
+
 	t.known = known
 }
 
@@ -155,6 +159,7 @@ func (s *sharing) observe(partitions int, tokens map[int]ledger.Stored, workers 
 		s.tokens, s.workers, s.looked = make([]seenToken, partitions), make(map[string]*observed[string]), now
 		s.kept = make(map[int]keeping)
 	}
+
 	s.watched += min(now.Sub(s.looked), watchedAtOnce)
 	s.looked = now
 
@@ -173,12 +178,14 @@ func (s *sharing) observe(partitions int, tokens map[int]ledger.Stored, workers 
 			clear(s.kept) // a new worker may be able to work on what others have left alone
 		}
 	}
+
 	for worker, count := range workers {
 		if s.workers[worker] == nil {
 			s.workers[worker] = new(observed[string])
 		}
 		s.workers[worker].observe(count, s.watched)
 	}
+
 	for worker := range s.workers {
 		if _, there := workers[worker]; !there {
 			delete(s.workers, worker)
@@ -204,6 +211,7 @@ func (s *sharing) alive() []string {
 			alive = append(alive, worker)
 		}
 	}
+
 	slices.Sort(alive)
 	return alive
 }
@@ -230,6 +238,7 @@ func (s *sharing) plan(held map[int]bool, can standing, avoid map[int]bool) (tak
 	if len(s.alive()) == 1 {
 		can, avoid = ready, nil
 	}
+
 	if can == unfit {
 		return nil, slices.Sorted(maps.Keys(held))
 	}
@@ -243,6 +252,7 @@ func (s *sharing) plan(held map[int]bool, can standing, avoid map[int]bool) (tak
 		if !mayClaim {
 			patience, freePatience = 2*takeoverAfter, leftAloneAfter+takeoverAfter/2
 		}
+
 		switch {
 		case err != nil || held[p] || !seen.known:
 		case token.Owner == s.worker && mayClaim, token.Owner != "" && seen.still >= patience:
@@ -260,11 +270,13 @@ func (s *sharing) plan(held map[int]bool, can standing, avoid map[int]bool) (tak
 		giveUp = s.beyond(held, len(held)-quota)
 		take = append(take, free[:min(more, len(free))]...)
 	}
+
 	for _, p := range leftAlone {
 		if s.watched >= s.kept[p].until {
 			s.keep(p)
 		}
 	}
+
 	return append(take, leftAlone...), giveUp
 }
 

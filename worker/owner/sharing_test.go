@@ -46,15 +46,18 @@ func (w *watch) looks(passed time.Duration, beating []string, renewed ...int) {
 		for _, name := range beating {
 			w.workers[name] += "1"
 		}
+
 		for _, p := range renewed {
 			token, _ := w.tokens[p].Token()
 			token.Sequence++
 			w.tokens[p] = token.Stored()
 		}
+
 		read := numbered(w.tokens)
 		for _, p := range w.unread {
 			delete(read, p)
 		}
+
 		w.observe(len(w.tokens), read, w.workers, w.now)
 	}
 }
@@ -87,11 +90,13 @@ func TestPlan_TakesAndGivesUp(t *testing.T) {
 		}
 		return partitions
 	}
+
 	own := func(w *watch, owner string, partitions ...int) {
 		for _, p := range partitions {
 			w.tokens[p] = stored(owner, 1, 1)
 		}
 	}
+
 	lookOnce := func(w *watch) { w.looks(pollEvery, nil) }
 
 	for _, c := range []struct {
@@ -515,6 +520,7 @@ func (c *cluster) write(p *player, number int, token ledger.Token) {
 		delete(p.held, number)
 		return
 	}
+
 	token.Sequence++
 	c.tokens[number], p.held[number] = token.Stored(), token
 	if token.Owner == "" {
@@ -527,23 +533,27 @@ func (c *cluster) poll(p *player) {
 		c.beats[p.worker] += "1"
 		p.beaten = c.now
 	}
+
 	if c.now.Sub(p.renewed) >= renewEvery {
 		for number, token := range maps.Clone(p.held) {
 			c.write(p, number, token)
 		}
 		p.renewed = c.now
 	}
+
 	p.observe(len(c.tokens), numbered(c.tokens), c.beats, c.now)
 	held := make(map[int]bool)
 	for number := range p.held {
 		held[number] = true
 	}
+
 	take, giveUp := p.plan(held, ready, nil)
 	for _, number := range take {
 		token, _ := c.tokens[number].Token()
 		token.Owner, token.Epoch = p.worker, token.Epoch+1
 		c.tokens[number], p.held[number] = token.Stored(), token
 	}
+
 	for _, number := range giveUp {
 		token := p.held[number]
 		token.Owner = ""
@@ -558,6 +568,7 @@ func (c *cluster) pass(d time.Duration) {
 		for _, name := range rapid.Permutation(slices.Sorted(maps.Keys(c.workers))).Draw(c.T, "order") {
 			c.poll(c.workers[name])
 		}
+
 		holders := make(map[int]string)
 		for name, p := range c.workers {
 			for number := range p.held {
@@ -589,13 +600,16 @@ func TestSharing_ConvergesToAnEvenSpread(t *testing.T) {
 			default:
 				c.join()
 			}
+
 			c.pass(time.Duration(rapid.IntRange(1, 20).Draw(t, "polls")) * pollEvery)
 		}
+
 		c.pass(2*takeoverAfter + time.Second)
 		least, most, sum := partitions, 0, 0
 		for _, p := range c.workers {
 			least, most, sum = min(least, len(p.held)), max(most, len(p.held)), sum+len(p.held)
 		}
+
 		if sum != partitions || most-least > 1 {
 			t.Fatalf("%d of %d partitions are held by %d workers, %d to %d each", sum, partitions, len(c.workers), least, most)
 		}

@@ -32,8 +32,10 @@ func TestTakeover_IsSoon(t *testing.T) {
 		l, err := ledger.Open(t.Context(), config)
 		testenv.Must(t, err)
 		t.Cleanup(func() { _ = l.Close() })
+
 		return l
 	}
+
 	direct := open(stack.OperatorUser, func(*ledger.Config) {})
 	p := newProxy(t, e.Env, stack.WorkerUser)
 	proxied := open(stack.WorkerUser, func(c *ledger.Config) { c.URL = p.URL })
@@ -47,8 +49,10 @@ func TestTakeover_IsSoon(t *testing.T) {
 			name, _, _ := strings.Cut(token.Owner, " ")
 			owned[name]++
 		}
+
 		return owned
 	}
+
 	var changed time.Time
 	soon := func(what string, limit time.Duration, condition func() bool) {
 		t.Helper()
@@ -59,6 +63,7 @@ func TestTakeover_IsSoon(t *testing.T) {
 			t.Errorf("%s after %s, want at most %s", what, took, limit)
 		}
 	}
+
 	even := func(names ...string) {
 		t.Helper()
 		soon("evenly with "+strings.Join(names, ", "), 10*time.Second, func() bool {
@@ -72,6 +77,7 @@ func TestTakeover_IsSoon(t *testing.T) {
 			return sum == 16
 		})
 	}
+
 	start := func(l *ledger.Ledger, name string) (r *Role, stop func()) {
 		changed, r = time.Now(), e.roleOf(l, name)
 		r.endTimeout = endTimeout // the real one, too
@@ -107,6 +113,7 @@ func TestTakeover_AStoppedProcessSendsNothingWhenItGoesOn(t *testing.T) {
 			<-stopped
 		}
 	})
+
 	testenv.Must(t, h.Ledger.Webhooks.SetLimits(t.Context(), h.vendor.Account, ledger.EndpointLimits{InFlight: 8}))
 	addr := stack.FreeAddr()
 	config := h.ConfigFor(stack.WorkerUser)
@@ -114,6 +121,7 @@ func TestTakeover_AStoppedProcessSendsNothingWhenItGoesOn(t *testing.T) {
 		Log: filepath.Join(t.TempDir(), "log"), Ready: "http://" + addr + "/readyz", Env: []string{"ENVIRONMENT=sandbox", "WORKER_INSTANCE=stopped",
 			"REDIS_URL=" + config.URL, fmt.Sprintf("PARTITIONS=%d", config.Partitions), "WORKER_OPS_ADDR=" + addr, "COURIER=manual",
 			"WEBHOOK_KEYS=k:" + base64.StdEncoding.EncodeToString(config.Secrets.Keys["k"])}}
+
 	testenv.Must(t, worker.Start(t.Context()))
 	t.Cleanup(worker.Kill)
 	h.awaitOwners(testenv.Partitions, "stopped")

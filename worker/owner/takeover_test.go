@@ -57,6 +57,7 @@ func (e *env) versions(o *delivery.Order) (sequences []uint32) {
 		}
 		return nil
 	}))
+
 	return sequences
 }
 
@@ -69,6 +70,7 @@ func (e *env) checkOnce(o *delivery.Order, path string) {
 	for i := range strings.Fields(path) {
 		want = append(want, uint32(i+1))
 	}
+
 	if got := e.versions(o); !slices.Equal(got, want) {
 		e.T.Errorf("events of versions %v, want %v", got, want)
 	}
@@ -89,10 +91,12 @@ func TestTakeover_OfAKilledWorker(t *testing.T) {
 	for _, o := range orders {
 		e.Accept(o, time.Now())
 	}
+
 	for _, o := range orders {
 		e.AwaitStatus(o, delivery.Assigned)
 		e.checkOnce(o, "Searching Assigned")
 	}
+
 	e.awaitOwners(testenv.Partitions, "w1")
 	e.Await("the dead worker owns nothing any more", func() bool { return len(dying.Owned()) == 0 })
 }
@@ -111,6 +115,7 @@ func TestTakeover_AnOrderlyEndHandsOver(t *testing.T) {
 			t.Errorf("partition %d: %+v", p, token)
 		}
 	}
+
 	workers, _, err := e.Ledger.Ownership.Workers(t.Context())
 	if err != nil || len(workers) != 0 || len(e.role.Owned()) != 0 {
 		t.Errorf("workers %v, %v, it owns %v", workers, err, e.role.Owned())
@@ -118,6 +123,7 @@ func TestTakeover_AnOrderlyEndHandsOver(t *testing.T) {
 	if s := e.Stats(); s.Unread[ledger.RoleStatus] != 0 {
 		t.Errorf("%d unread although all was decided", s.Unread[ledger.RoleStatus])
 	}
+
 	e.Reach(o, delivery.PickingUp, time.Now())
 	e.Start(e.newRole("w2").Run)
 	e.AwaitStatus(o, delivery.PickingUp)
@@ -162,6 +168,7 @@ func TestTakeover_AnEndAmidATakeoverHandsOver(t *testing.T) {
 	if taken := slices.ContainsFunc(e.tokens(), func(token ledger.Token) bool { return token.Epoch > 0 }); !taken {
 		t.Error("no partition was taken")
 	}
+
 	e.checkFree()
 }
 
@@ -189,6 +196,7 @@ func TestTakeover_AHungWorkerWritesNothingWhenItGoesOn(t *testing.T) {
 	for status := delivery.PickingUp; status <= delivery.Delivering; status++ {
 		e.Reach(o, status, time.Now())
 	}
+
 	<-stands // before another worker gets its share
 	e.Start(e.role.Run)
 	e.AwaitStatus(o, delivery.Delivering)
@@ -217,6 +225,7 @@ func TestTakeover_AReplacedWorkerLetsGo(t *testing.T) {
 		taken <- err
 		return passes
 	})
+
 	e.Accept(o, time.Now())
 	testenv.Must(t, <-taken)
 	e.Await("it lets go", func() bool { return !slices.Contains(worker.Owned(), o.ID.Partition()) })
@@ -224,6 +233,7 @@ func TestTakeover_AReplacedWorkerLetsGo(t *testing.T) {
 	if owner := e.tokens()[o.ID.Partition()].Owner; owner == "other" && status != delivery.Searching {
 		t.Errorf("the order is %s", status)
 	}
+
 	// The other one renews nothing, so it is taken for dead.
 	e.AwaitStatus(o, delivery.Assigned)
 	e.checkOnce(o, "Searching Assigned")
@@ -287,6 +297,7 @@ func TestTakeover_OfWhatGatewaysWriteMeanwhile(t *testing.T) {
 // A jump of Redis's clock moves no partition.
 func TestTakeover_WhateverRedissClockSays(t *testing.T) {
 	t.Parallel()
+
 	e := &env{Env: testenv.NewWithClock(t)}
 	e.vendor, e.role = e.Vendor(), e.newRole("w1")
 	e.Start(e.role.Run)
@@ -304,6 +315,7 @@ func TestTakeover_WhateverRedissClockSays(t *testing.T) {
 			}
 			return true
 		})
+
 		for p, token := range e.tokens() {
 			if token.Owner != before[p].Owner || token.Epoch != before[p].Epoch {
 				t.Errorf("Redis %s ahead: partition %d went from %+v to %+v", ahead, p, before[p], token)
@@ -335,6 +347,7 @@ func TestTakeover_OfWhatIsRecordedAsSent(t *testing.T) {
 	for _, c := range last.Changes {
 		w.Events = append(w.Events, ledger.Event{Order: o.ID, Version: c.Version})
 	}
+
 	testenv.Must(t, e.Ledger.Ownership.ReadOrders(t.Context(), []*ledger.Wanted{w}))
 	e.Step(w.Partition, func(step *ledger.Step) {
 		for _, d := range w.Deliveries[1:4] {
@@ -343,12 +356,14 @@ func TestTakeover_OfWhatIsRecordedAsSent(t *testing.T) {
 			step.Publish(d.Account, line, true)
 		}
 	})
+
 	e.start("w1")
 	e.AwaitSettled(ledger.RoleWebhook)
 	var sent []string
 	for _, q := range e.received() {
 		sent = append(sent, q.event.Data.Status)
 	}
+
 	if got := strings.Join(sent, " "); got != "Assigned Delivered" {
 		t.Errorf("sent %q", got)
 	}

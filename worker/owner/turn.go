@@ -52,7 +52,9 @@ func (p *partition) beginTurn(inbox *ledger.Inbox) *turn {
 		EntriesBefore: p.ReadFrom,
 		CatchesUp:     p.CatchesUp(cmp.Or(inbox.Events, p.From)),
 	}
+
 	t.webhooks = p.webhooks.Begin(input, &t.batch.Wanted)
+
 	return t
 }
 
@@ -81,9 +83,11 @@ func (t *turn) makePlan(role *Role, now time.Time) {
 		t.counts.Updates = plus(p.Read.Updates, t.inbox.ReadUpdates)
 		role.status.Decide(t.batch, t.step, now)
 	}
+
 	if t.timers != nil {
 		role.status.Fire(t.timers, t.step, now)
 	}
+
 	if ledger.Later(from, p.Token.Events) {
 		t.step.Token.Events, t.counts.Events = from, readFrom
 	}
@@ -121,6 +125,7 @@ func (t *turn) shouldPublishPositions(sentAt time.Time) bool {
 	if hasNews {
 		pause = positionsEvery
 	}
+
 	return sentAt.Sub(p.groupPositionsAt) >= pause
 }
 
@@ -140,6 +145,7 @@ func (t *turn) commit(role *Role, sentAt time.Time) {
 		p.From, p.ReadFrom = cmp.Or(t.inbox.Events, p.From), plus(p.ReadFrom, t.inbox.ReadEvents)
 		p.Notes = cmp.Or(t.inbox.Note, p.Notes)
 	}
+
 	if t.timers != nil {
 		role.status.Fired(t.timers, t.began)
 		mayHaveMore := len(t.timers.Reported) == status.TimersAtOnce
@@ -147,6 +153,7 @@ func (t *turn) commit(role *Role, sentAt time.Time) {
 			p.timersReadAt = time.Time{}
 		}
 	}
+
 	t.plan.Commit(sentAt)
 }
 
@@ -175,6 +182,7 @@ func (l *loop) decide(ctx context.Context, turns []*turn) {
 				t.commit(l.role, time.Time{})
 			}
 		}
+
 		turns = l.write(ctx, toWrite)
 	}
 }
@@ -187,6 +195,7 @@ func (l *loop) readFor(ctx context.Context, turns []*turn) bool {
 			wanted = append(wanted, w)
 		}
 	}
+
 	if len(wanted) == 0 {
 		return true
 	}
@@ -198,14 +207,17 @@ func (l *loop) readFor(ctx context.Context, turns []*turn) bool {
 		}
 		err = l.role.ledger.Ownership.ReadOrders(ctx, wanted)
 	}
+
 	for _, t := range turns {
 		if t.wanted() != nil {
 			t.partition.note(ctx, readingOrders, err)
 		}
 	}
+
 	if err != nil && ctx.Err() == nil {
 		l.role.log.Warn("reading orders fails, it is tried again", "error", err)
 	}
+
 	return err == nil
 }
 
@@ -241,6 +253,7 @@ func (l *loop) write(ctx context.Context, turns []*turn) (again []*turn) {
 			l.lose(ctx, t.partition, err)
 		}
 	}
+
 	return again
 }
 
@@ -250,6 +263,7 @@ func (l *loop) lose(ctx context.Context, p *partition, err error) {
 	if !errors.Is(err, context.Canceled) {
 		l.role.log.Warn("partition lost", "partition", p.Partition, "error", err)
 	}
+
 	l.drop(p)
 	if ledger.Refused(err) && l.role.hasOthers.Load() {
 		l.role.standBack(p.Partition, err)
@@ -271,6 +285,7 @@ func (l *loop) fire(ctx context.Context) {
 		p.timersReadAt = began
 		numbers[i] = p.Partition
 	}
+
 	now := l.role.Now()
 	due, err := l.role.ledger.Ownership.Due(ctx, numbers, now, status.TimersAtOnce)
 	if err != nil && ctx.Err() == nil {
@@ -286,6 +301,7 @@ func (l *loop) fire(ctx context.Context) {
 			turns = append(turns, t)
 		}
 	}
+
 	if !l.readFor(ctx, turns) {
 		return
 	}
@@ -293,5 +309,6 @@ func (l *loop) fire(ctx context.Context) {
 	for _, t := range turns {
 		t.makePlan(l.role, now)
 	}
+
 	l.write(ctx, turns)
 }

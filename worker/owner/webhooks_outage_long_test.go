@@ -15,9 +15,11 @@ func TestOutage_IsProbedAllTheWhile(t *testing.T) {
 	for _, a := range s.attempts() {
 		probes += a.Probes
 	}
+
 	if probes < 24*60 {
 		t.Errorf("%d probes in a day", probes)
 	}
+
 	requests := s.received()
 	for i := len(nominal) + 1; i < len(requests); i++ {
 		if pause := requests[i].at.Sub(requests[i-1].at); pause > time.Minute {

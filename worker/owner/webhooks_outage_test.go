@@ -63,6 +63,7 @@ func (s *outage) nextAttempt() time.Time {
 		queries = append(queries, ledger.ScheduleQuery{Partition: p, Account: s.vendor.Account, Until: math.MaxInt64, Limit: 1,
 			Known: func(string) bool { return true }})
 	}
+
 	found, err := s.Ledger.Ownership.Scheduled(s.T.Context(), queries)
 	testenv.Must(s.T, err)
 	for _, schedule := range found {
@@ -70,6 +71,7 @@ func (s *outage) nextAttempt() time.Time {
 			return time.UnixMilli(schedule[0].Due)
 		}
 	}
+
 	return time.Time{}
 }
 
@@ -106,6 +108,7 @@ func (s *outage) outlive(next func() time.Time) {
 	if e := s.endpoint(); e.State != ledger.EndpointUnreachable || !e.BreakerOpen {
 		t.Errorf("after a day: %+v", e)
 	}
+
 	for _, q := range s.of(first) {
 		if late := q.at.Sub(began.Add(24 * time.Hour)); late > 0 {
 			t.Errorf("sent %s after the deadline", late)
@@ -121,9 +124,11 @@ func (s *outage) outlive(next func() time.Time) {
 		e := s.endpoint()
 		return e.State == ledger.EndpointHealthy && !e.BreakerOpen && e.Backlog == 0
 	})
+
 	if sent := s.of(second); sent[len(sent)-1].at.Sub(healed) > 30*time.Second {
 		t.Errorf("sent %s after the recovery", sent[len(sent)-1].at.Sub(healed))
 	}
+
 	third := s.happen()
 	if n := len(s.of(third)); n != 1 {
 		t.Errorf("after the outage an event was sent %d times", n)
@@ -138,10 +143,12 @@ func (s *outage) checkSchedule(eventID string, occurred time.Time) {
 		made = slices.DeleteFunc(s.attempts(), func(a ledger.AttemptRecord) bool { return a.Probe })
 		return len(made) > 0 && made[0].State == ledger.StateUndelivered
 	})
+
 	slices.Reverse(made)
 	if len(made) != 14 {
 		s.T.Fatalf("%d attempts in a day: %+v", len(made), made)
 	}
+
 	for i, a := range made {
 		if a.Attempt != i+1 || a.EventID != eventID {
 			s.T.Errorf("attempt %d is recorded as %d of %s", i+1, a.Attempt, a.EventID)
@@ -149,12 +156,14 @@ func (s *outage) checkSchedule(eventID string, occurred time.Time) {
 		if i == 0 || i == 13 {
 			continue
 		}
+
 		took := time.Duration(made[i-1].Millis) * time.Millisecond // in whole ones
 		gap := a.At.Sub(made[i-1].At) - took
 		if least, most := nominal[i-1]*8/10-time.Millisecond, nominal[i-1]*12/10; gap < least || gap > most+time.Second {
 			s.T.Errorf("attempt %d after %s, want %s to %s", i+1, gap, least, most)
 		}
 	}
+
 	if before := occurred.Add(24 * time.Hour).Sub(made[13].At); before < time.Minute || before > 5*time.Minute {
 		s.T.Errorf("the last attempt was made %s before the deadline", before)
 	}
@@ -174,6 +183,7 @@ func TestBreaker_ProbesUntilTheReceiverIsBack(t *testing.T) {
 	for range 20 {
 		s.cancelled(s.now())
 	}
+
 	s.awaitIdle()
 
 	if e := s.endpoint(); !e.BreakerOpen || e.State != ledger.EndpointFailing || !e.HeldUntil.Equal(s.now().Add(time.Second)) {
@@ -201,6 +211,7 @@ func TestBreaker_ProbesUntilTheReceiverIsBack(t *testing.T) {
 		s.setClock(s.now().Add(time.Second))
 		s.awaitIdle()
 	}
+
 	s.Await("everything is delivered", func() bool { e := s.endpoint(); return e.Delivered == 21 && e.Backlog == 0 })
 }
 
@@ -213,11 +224,13 @@ func TestBusy_RetryAfterHoldsTheEndpoint(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
 	})
+
 	h.oneAtATime()
 	h.start("w1")
 	for range 5 {
 		h.cancelled(h.now())
 	}
+
 	first := h.awaitAttempts(1)[0]
 	for _, pause := range []time.Duration{0, 59 * time.Second} {
 		h.setClock(h.now().Add(pause))
@@ -226,12 +239,14 @@ func TestBusy_RetryAfterHoldsTheEndpoint(t *testing.T) {
 			t.Errorf("%d requests after %s", n, pause)
 		}
 	}
+
 	h.setClock(first.NextAt)
 	h.awaitIdle()
 	for range 5 {
 		h.setClock(h.now().Add(time.Second))
 		h.awaitIdle()
 	}
+
 	h.awaitTally(tally{delivered: 5, retried: 1})
 }
 
@@ -244,6 +259,7 @@ func TestURL_ANewOneTakesWhatWaits(t *testing.T) {
 		_, _, err := s.Ledger.Webhooks.SetURL(t.Context(), s.vendor.Account, moved.url)
 		return err
 	})
+
 	s.Await("the event at its new address", func() bool { return len(moved.of(failed)) == 1 })
 	q := moved.of(failed)[0]
 	moved.check(q, s.secret, s.secret)
@@ -274,6 +290,7 @@ func TestURL_ChangedDuringAnAttempt(t *testing.T) {
 				<-answer
 				w.WriteHeader(http.StatusInternalServerError)
 			})
+
 			h.start("w1")
 			h.cancelled(h.now())
 			<-arrived
@@ -312,6 +329,7 @@ func TestURL_DeletedEndsWhatWaits(t *testing.T) {
 	if n := len(s.received()); n != before+1 {
 		t.Errorf("%d webhooks came back", n-before-1)
 	}
+
 	s.setClock(s.now().Add(time.Second)) // figures are written once a second
 	s.awaitTally(tally{delivered: 1, retried: 3, notSent: 4})
 	records := s.awaitAttempts(8)
@@ -348,6 +366,7 @@ func TestReplay_OfWhatWaitsAndOfWhatHasEnded(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
+
 	h.start("w1")
 	event := h.cancelled(h.now())
 	h.awaitTally(tally{retried: 1, backlog: 1})
@@ -357,10 +376,12 @@ func TestReplay_OfWhatWaitsAndOfWhatHasEnded(t *testing.T) {
 			t.Fatal(n, err)
 		}
 	}
+
 	replay()
 	if q := h.await(2)[1]; q.event.EventID != event || q.attempt() != "2" {
 		t.Errorf("attempt %s of %s", q.attempt(), q.event.EventID)
 	}
+
 	h.awaitTally(tally{delivered: 1, retried: 1})
 	replay()
 	if q := h.await(3)[2]; q.event.EventID != event || q.attempt() != "1" {

@@ -17,12 +17,14 @@ func TestWebhooks_ReachFinance(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
+
 	webhooks := h.Ledger.Webhooks
 	awaited := func(n int) request {
 		t.Helper()
 		h.Await("webhooks to finance", func() bool { return len(erp.received()) >= n })
 		return erp.received()[n-1]
 	}
+
 	stop := h.start("w1")
 	report := &delivery.AvailableReport{ID: "closing-2026-10", Kind: delivery.ReportClosing, Month: "2026-10", At: h.now()}
 	event, err := webhooks.AnnounceReport(t.Context(), report, h.now())
@@ -32,6 +34,7 @@ func TestWebhooks_ReachFinance(t *testing.T) {
 	if first.event.EventID != event || first.event.Event != "report.available" || !first.event.OccurredAt.Equal(h.now()) {
 		t.Errorf("%s", first.body)
 	}
+
 	var next int64
 	h.Await("its record", func() bool {
 		records, err := webhooks.Attempts(t.Context(), delivery.FinanceAccount, "retrying")
@@ -41,6 +44,7 @@ func TestWebhooks_ReachFinance(t *testing.T) {
 		}
 		return len(records) == 1
 	})
+
 	stop()
 	rotated, err := webhooks.RotateSecret(t.Context(), delivery.FinanceAccount, false)
 	testenv.Must(t, err)
@@ -52,6 +56,7 @@ func TestWebhooks_ReachFinance(t *testing.T) {
 	if string(second.body) != string(first.body) || second.attempt() != "2" {
 		t.Errorf("first %s, then %s as attempt %s", first.body, second.body, second.attempt())
 	}
+
 	erp.check(second, erp.secret, rotated, erp.secret)
 	h.awaitIdle()
 	if n, err := webhooks.ReplayEvents(t.Context(), delivery.FinanceAccount, []string{event}); n != 1 || err != nil {

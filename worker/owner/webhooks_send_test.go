@@ -40,6 +40,7 @@ func TestWebhooks_KeepToTheContract(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
+
 	o = h.Read(o.ID)
 	if q.event.EventID != delivery.EventID(o.ID, o.Version) || !q.event.OccurredAt.Equal(o.Changes[0].At) {
 		t.Errorf("%+v", q.event)
@@ -48,9 +49,11 @@ func TestWebhooks_KeepToTheContract(t *testing.T) {
 		d.Courier == nil || d.Courier.Name != "Mehmet Y." {
 		t.Errorf("%s", q.body)
 	}
+
 	if r := h.awaitAttempts(1)[0]; r.State != "delivered" || r.HTTPStatus != 200 || r.Attempt != 1 || r.EventID != q.event.EventID {
 		t.Errorf("%+v", r)
 	}
+
 	h.AwaitSettled(ledger.RoleWebhook)
 }
 
@@ -108,6 +111,7 @@ func TestWebhooks_OfEveryEndShowWhatGETShows(t *testing.T) {
 		if ignored, err := h.Ledger.Orders.ReportLocations(t.Context(), h.Fleet.ID, []ledger.Position{position}, time.Now()); err != nil || ignored != 0 {
 			t.Fatal(ignored, err)
 		}
+
 		end(o)
 		received++
 		if status == "Delivered" { // with the steps that were skipped
@@ -132,21 +136,25 @@ func TestWebhooks_EveryChangeOnceAndInOrder(t *testing.T) {
 	for range orders / 2 {
 		h.reported("", delivery.Delivered)
 	}
+
 	h.start("w1")
 	h.start("w2")
 	for range orders / 2 {
 		h.reported("", delivery.Delivered)
 	}
+
 	h.awaitTally(tally{delivered: 5 * orders})
 	statuses := map[string][]string{}
 	for _, q := range h.received() {
 		statuses[q.event.Data.OrderID] = append(statuses[q.event.Data.OrderID], q.event.Data.Status)
 	}
+
 	for id, got := range statuses {
 		if !slices.Equal(got, []string{"Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered"}) {
 			t.Errorf("order %s: %v", id, got)
 		}
 	}
+
 	h.AwaitSettled(ledger.RoleWebhook)
 }
 
@@ -158,6 +166,7 @@ func TestWebhooks_RetryAcrossARestartWithTheSameBytes(t *testing.T) {
 			_, _ = w.Write([]byte("try later"))
 		}
 	})
+
 	stop := h.start("w1")
 	o := h.reported("", delivery.Assigned)
 	first := h.awaitAttempts(1)[0]
@@ -165,10 +174,12 @@ func TestWebhooks_RetryAcrossARestartWithTheSameBytes(t *testing.T) {
 	if first.State != "retrying" || first.HTTPStatus != 500 || first.Answer != "try later" || first.Error != "status: 500" {
 		t.Errorf("%+v", first)
 	}
+
 	took := time.Duration(first.Millis) * time.Millisecond // in whole ones
 	if gap := first.NextAt.Sub(first.At) - took; gap < 8*time.Second-time.Millisecond || gap > 13*time.Second {
 		t.Errorf("the next attempt comes after %s", gap)
 	}
+
 	// What happens to the order meanwhile does not change the event.
 	h.Reach(o, delivery.PickingUp, h.now())
 	h.start("w2")
@@ -178,16 +189,19 @@ func TestWebhooks_RetryAcrossARestartWithTheSameBytes(t *testing.T) {
 	if n := len(h.of(first.EventID)); n != 1 {
 		t.Errorf("%d attempts before the second was due", n)
 	}
+
 	h.setClock(first.NextAt)
 	h.Await("the second attempt", func() bool { return len(h.of(first.EventID)) == 2 })
 	same := h.of(first.EventID)
 	if !bytes.Equal(same[0].body, same[1].body) || same[1].attempt() != "2" {
 		t.Errorf("first %s, then %s as attempt %s", same[0].body, same[1].body, same[1].attempt())
 	}
+
 	h.check(same[1], h.secret, h.secret)
 	if r := h.awaitAttempts(3)[0]; r.EventID != first.EventID || r.Attempt != 2 || r.State != "delivered" || !r.At.Equal(first.NextAt) {
 		t.Errorf("%+v", r)
 	}
+
 	h.setClock(h.now().Add(time.Minute))
 	h.awaitTally(tally{delivered: 2, retried: 1})
 }
@@ -203,20 +217,24 @@ func TestWebhooks_NeverGoAfterTheDeadlineUnlessReplayed(t *testing.T) {
 		id := h.cancelled(time.Now().Add(-24*time.Hour - time.Minute))
 		expired[id] = true
 	}
+
 	fresh := h.cancelled(time.Now())
 	h.start("w1")
 	if q := h.await(1)[0]; q.event.EventID != fresh {
 		t.Errorf("sent %s", q.body)
 	}
+
 	h.awaitTally(tally{delivered: 1, undelivered: late})
 	for _, r := range h.awaitAttempts(late + 1) {
 		if r.EventID != fresh && (!expired[r.EventID] || r.State != "undelivered" || r.HTTPStatus != 0) {
 			t.Errorf("%+v", r)
 		}
 	}
+
 	if n, err := h.Ledger.Webhooks.ReplayOutcomes(t.Context(), h.vendor.Account, ledger.StateUndelivered, time.Now().Add(-time.Hour)); n != late || err != nil {
 		t.Fatal(n, err)
 	}
+
 	for _, q := range h.await(late + 1)[1:] {
 		h.check(q, h.secret, h.secret)
 		if !expired[q.event.EventID] {
@@ -224,6 +242,7 @@ func TestWebhooks_NeverGoAfterTheDeadlineUnlessReplayed(t *testing.T) {
 		}
 		delete(expired, q.event.EventID)
 	}
+
 	h.awaitTally(tally{delivered: late + 1, undelivered: late})
 }
 
@@ -240,6 +259,7 @@ func TestWebhooks_SlowEndpointsDoNotDelayOthers(t *testing.T) {
 			h.reportedOf(v, "", delivery.Assigned)
 		}
 	}
+
 	h.start("w1", func(s *dispatch.Settings) { s.Concurrency, s.PerEndpoint = 128, 32 }) // fewer than the slow ones' caps together
 	h.Await("all slow endpoints are being waited for", func() bool {
 		return !slices.ContainsFunc(slow, func(rc *receiver) bool { now, _ := rc.atOnce(); return now < 4 })
@@ -248,6 +268,7 @@ func TestWebhooks_SlowEndpointsDoNotDelayOthers(t *testing.T) {
 		h.reported("", delivery.Assigned)
 		h.await(i + 1)
 	}
+
 	for i, rc := range slow {
 		if _, most := rc.atOnce(); most > 32 {
 			t.Errorf("slow endpoint %d had %d requests at once", i, most)
@@ -261,6 +282,7 @@ func TestWebhooks_MarkAGoneEndpointAndGoOn(t *testing.T) {
 		w.Header().Set("Retry-After", "3600")
 		w.WriteHeader(http.StatusGone)
 	})
+
 	h.start("w1")
 	h.reported("", delivery.Assigned)
 	r := h.awaitAttempts(1)[0]
@@ -289,6 +311,7 @@ func TestWebhooks_SignWithBothSecretsAfterARotation(t *testing.T) {
 	if ping.event.Event != "webhook.test" {
 		t.Errorf("%s", ping.body)
 	}
+
 	h.check(ping, renewed, h.secret, renewed)
 	h.Await("the ping proves the new secret", func() bool { return h.endpoint().Proven })
 	h.reported("", delivery.Assigned)
@@ -306,6 +329,7 @@ func TestWebhooks_DuplicateTriggerSendsTwice(t *testing.T) {
 		h.check(q, h.secret, h.secret)
 		seen[q.event.EventID]++
 	}
+
 	if len(records) != 2 || len(seen) != 2 || seen[records[0].EventID] != 2 || seen[records[1].EventID] != 2 {
 		t.Errorf("%v, %d records", seen, len(records))
 	}
@@ -326,6 +350,7 @@ func TestWebhooks_ReorderTriggerLetsLaterEventsOvertake(t *testing.T) {
 		}
 		got = append(got, q.event.Data.Status)
 	}
+
 	slices.Sort(got[2:])
 	if !slices.Equal(got, []string{"PickingUp", "Delivering", "Assigned", "Delivered", "PickedUp"}) {
 		t.Errorf("%v", got)
@@ -343,6 +368,7 @@ func gated(most int) func(http.ResponseWriter, request) {
 			close(together)
 			together = make(chan struct{})
 		}
+
 		mu.Unlock()
 		<-wait
 	}
@@ -354,6 +380,7 @@ func TestWebhooks_KeepToThePerEndpointCap(t *testing.T) {
 	for range events {
 		h.reported("", delivery.Assigned)
 	}
+
 	h.start("w1", func(s *dispatch.Settings) { s.PerEndpoint, s.Concurrency = most, 1024 })
 	h.awaitAttempts(events)
 	if _, n := h.atOnce(); n != most {
@@ -373,6 +400,7 @@ func TestWebhooks_NewLimitsHoldAtOnce(t *testing.T) {
 	for range 10 {
 		h.cancelled(h.now())
 	}
+
 	h.await(3)
 	h.awaitIdle()
 	for sent := 3; sent <= 7; sent += 2 {
@@ -382,6 +410,7 @@ func TestWebhooks_NewLimitsHoldAtOnce(t *testing.T) {
 		h.setClock(h.now().Add(time.Second))
 		h.awaitIdle()
 	}
+
 	limit(ledger.EndpointLimits{})
 	h.await(11)
 }

@@ -63,6 +63,7 @@ func TestWebhooks_OfAKilledWorkerAreSentByTheNext(t *testing.T) {
 			<-dead
 		}
 	})
+
 	kill := h.startProxied("w1", many)
 	events := h.cancelAll(40)
 	h.await(18)
@@ -89,6 +90,7 @@ func TestWebhooks_InFlightAreScheduledByWhoLeaves(t *testing.T) {
 			<-left
 		}
 	})
+
 	stop := h.start("w1", many)
 	events := h.cancelAll(8)
 	h.await(8)
@@ -106,6 +108,7 @@ func TestWebhooks_InFlightAreScheduledByWhoLeaves(t *testing.T) {
 // While Redis is unavailable nothing is begun for long; afterwards everything goes on.
 func TestWebhooks_OutliveRedis(t *testing.T) {
 	t.Parallel()
+
 	e := &env{Env: testenv.NewOn(t, testserver.DedicatedRedis(t, stack.RedisOptions{}))}
 	e.vendor = e.Vendor()
 	down := make(chan struct{})
@@ -117,6 +120,7 @@ func TestWebhooks_OutliveRedis(t *testing.T) {
 			<-down
 		}
 	})
+
 	h.start("w1", many)
 	events := h.cancelAll(30)
 	h.await(8)
@@ -127,6 +131,7 @@ func TestWebhooks_OutliveRedis(t *testing.T) {
 	if begun != 8 {
 		t.Errorf("%d sends, 8 at once", begun)
 	}
+
 	testenv.Must(t, e.Server.Start(t.Context()))
 	h.Await("the ledger answers", func() bool { return e.Ledger.Ping(t.Context()) == nil })
 	h.awaitAll(events)
@@ -141,11 +146,13 @@ func TestWebhooks_StayInOrderOverATakeover(t *testing.T) {
 	for range 5 {
 		orders = append(orders, h.reported("", delivery.PickedUp))
 	}
+
 	h.await(5)
 	kill()
 	for _, o := range orders {
 		h.Reach(o, delivery.Delivered, time.Now())
 	}
+
 	h.start("w2")
 	h.Await("everything is sent", func() bool {
 		events := map[string]bool{}
@@ -154,16 +161,19 @@ func TestWebhooks_StayInOrderOverATakeover(t *testing.T) {
 		}
 		return len(events) == 25
 	})
+
 	first := map[string][]string{} // when each status came first
 	for _, q := range h.received() {
 		if d := q.event.Data; !slices.Contains(first[d.OrderID], d.Status) {
 			first[d.OrderID] = append(first[d.OrderID], d.Status)
 		}
 	}
+
 	for id, got := range first {
 		if !slices.Equal(got, []string{"Assigned", "PickingUp", "PickedUp", "Delivering", "Delivered"}) {
 			t.Errorf("order %s: %v", id, got)
 		}
 	}
+
 	h.AwaitSettled(ledger.RoleWebhook)
 }

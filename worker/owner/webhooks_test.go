@@ -84,12 +84,14 @@ func (h *hooks) inLoop(f func(*partition)) {
 		if l == nil {
 			continue
 		}
+
 		l.do(h.T.Context(), func(context.Context) {
 			if own := l.partitions[p]; own != nil {
 				f(own)
 			}
 			close(done)
 		})
+
 		<-done
 	}
 }
@@ -230,6 +232,7 @@ func (h *hooks) register(v *testenv.Vendor, answer func(http.ResponseWriter, req
 	_, secret, err := h.Ledger.Webhooks.SetURL(h.T.Context(), v.Account, rc.url)
 	testenv.Must(h.T, err)
 	rc.secret = secret
+
 	return rc
 }
 
@@ -240,6 +243,7 @@ func (h *hooks) newReceiver(answer func(http.ResponseWriter, request)) *receiver
 	server := httptest.NewServer(rc)
 	h.T.Cleanup(server.Close)
 	rc.url = server.URL + "/hook"
+
 	return rc
 }
 
@@ -252,6 +256,7 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := documented.Check(q.header, q.body); err != nil {
 		rc.t.Errorf("not as documented: %v", err)
 	}
+
 	rc.mu.Lock()
 	rc.requests = append(rc.requests, q)
 	rc.inFlight++
@@ -260,6 +265,7 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rc.answer != nil {
 		rc.answer(w, q)
 	}
+
 	rc.mu.Lock()
 	rc.inFlight--
 	rc.mu.Unlock()
@@ -294,17 +300,20 @@ func (rc *receiver) check(q request, spec string, standard ...string) {
 	if q.header.Get("X-Service-Signature") != webhook.Sign(spec, q.body) {
 		rc.t.Errorf("X-Service-Signature %q does not verify", q.header.Get("X-Service-Signature"))
 	}
+
 	seconds, err := strconv.ParseInt(q.header.Get("webhook-timestamp"), 10, 64)
 	at := time.Unix(seconds, 0)
 	if err != nil || q.at.Sub(at).Abs() > testserver.Timeout {
 		rc.t.Errorf("webhook-timestamp %q of a webhook that came at %v", q.header.Get("webhook-timestamp"), q.at)
 	}
+
 	for _, secret := range standard {
 		want, err := webhook.SignStandard(q.header.Get("webhook-id"), at, q.body, secret)
 		if err != nil || !slices.Contains(strings.Fields(q.header.Get("webhook-signature")), want) {
 			rc.t.Errorf("webhook-signature %q lacks %s, %v", q.header.Get("webhook-signature"), want, err)
 		}
 	}
+
 	if q.header.Get("webhook-id") != q.event.EventID || q.header.Get("X-Service-Event") != q.event.Event {
 		rc.t.Errorf("headers %v, body %s", q.header, q.body)
 	}
