@@ -81,6 +81,7 @@ func (h *housekeeping) doRounds(ctx context.Context) {
 			h.vainRounds = 0
 			continue
 		}
+
 		h.vainRounds++
 		if h.vainRounds > 1 {
 			h.reportStuck(ctx)
@@ -118,6 +119,7 @@ func (h *housekeeping) readMemory(ctx context.Context) {
 	if time.Since(h.memoryRead) < memoryInterval {
 		return
 	}
+
 	h.memoryRead = time.Now()
 	servers, err := h.ledger.Monitor.Memory(ctx)
 	h.nearlyFull, h.memoryFailure = nil, nil
@@ -127,6 +129,7 @@ func (h *housekeeping) readMemory(ctx context.Context) {
 			h.accountsDue = true
 		}
 	}
+
 	if err != nil {
 		h.memoryFailure = fmt.Errorf("reading the memory of Redis: %w", err)
 	}
@@ -146,10 +149,12 @@ func (h *housekeeping) round(ctx context.Context) (removed int64, err error) {
 		defer mu.Unlock()
 		removed += visit.removed
 		h.hasMore = h.hasMore || visit.hasMore
+
 		return failure
 	})
 
 	_, _, failure := h.countKept(ctx, partitions)
+
 	return removed, errors.Join(err, failure)
 }
 
@@ -170,6 +175,7 @@ func (h *housekeeping) countKept(ctx context.Context, partitions []int) (sum led
 	if err != nil {
 		err = fmt.Errorf("counting orders: %w", err)
 	}
+
 	for _, k := range kept {
 		sum.Live += k.Live
 		sum.Ended += k.Ended
@@ -177,10 +183,13 @@ func (h *housekeeping) countKept(ctx context.Context, partitions []int) (sum led
 			sum.FirstEnded = k.FirstEnded
 		}
 	}
+
 	if !sum.FirstEnded.IsZero() {
 		next = sum.FirstEnded.Add(h.settings.Retention)
 	}
+
 	h.metrics.showKept(sum, next)
+
 	return sum, next, err
 }
 
@@ -190,11 +199,13 @@ func (h *housekeeping) reportStuck(ctx context.Context) {
 	if time.Since(h.reported) < reportInterval {
 		return
 	}
+
 	sum, next, _ := h.countKept(ctx, h.owned()) // the round has logged what cannot be read
 	var servers []string
 	for _, s := range h.nearlyFull {
 		servers = append(servers, fmt.Sprintf("%s uses %d of %d bytes", s.Addr, s.MemoryUsed, s.MemoryMax))
 	}
+
 	var unread []string
 	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook, ledger.RoleExport} {
 		lag, err := h.ledger.Streams.Lag(ctx, role)
@@ -240,6 +251,7 @@ func (v *visit) tidy(ctx context.Context) error {
 	if err := v.shrink(ctx); err != nil {
 		return fmt.Errorf("shrink: %w", err)
 	}
+
 	return nil
 }
 
@@ -253,7 +265,9 @@ func (v *visit) retire(ctx context.Context) error {
 			return err
 		}
 	}
+
 	v.hasMore = true
+
 	return nil
 }
 
@@ -266,6 +280,8 @@ func (v *visit) shrink(ctx context.Context) error {
 			return err
 		}
 	}
+
 	v.hasMore = true
+
 	return nil
 }

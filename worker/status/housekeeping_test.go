@@ -38,6 +38,7 @@ func TestHousekeeping_LeavesNothingThatIsPastItsTime(t *testing.T) {
 	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook, ledger.RoleExport} {
 		e.Consume(role)
 	}
+
 	e.role.settings.HousekeepingInterval = time.Hour
 	h := &housekeeping{Role: e.role, owned: allPartitions, now: time.Now}
 
@@ -63,12 +64,14 @@ for i, prefix in ipairs(prefixes()) do
   redis.call('ZADD', prefix .. 'H', hour, hour)
 end
 return 1`
+
 	const shrunkInAVisit = 32 * pagesPerVisit
 	toRetire, toShrink := time.Now().AddDate(0, 0, -10), time.Now().AddDate(0, 0, -2)
 	e.Do("EVAL", listLua, 0, toRetire.Unix()/3600, toShrink.Unix()/3600, shrunkInAVisit+1)
 	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook, ledger.RoleExport} {
 		e.Consume(role)
 	}
+
 	h := &housekeeping{Role: e.role, owned: allPartitions, now: time.Now}
 
 	testenv.Must(t, h.look(t.Context()))
@@ -84,6 +87,7 @@ return 1`
 
 func TestHousekeeping_OfAFullRedisGoesOnAndSaysWhatIsLeft(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Extra: []string{"--appendfsync", "no"}})
 	e := &env{Env: testenv.NewOn(t, server)}
 	e.vendor = e.Vendor()
@@ -93,6 +97,7 @@ func TestHousekeeping_OfAFullRedisGoesOnAndSaysWhatIsLeft(t *testing.T) {
 	if e.role.accountsInterval != accountsInterval {
 		t.Errorf("accounts' streams are trimmed every %s, want %s", e.role.accountsInterval, accountsInterval)
 	}
+
 	e.role.accountsInterval = time.Hour
 
 	live, ended := e.order(), e.order()
@@ -114,18 +119,21 @@ func TestHousekeeping_OfAFullRedisGoesOnAndSaysWhatIsLeft(t *testing.T) {
 	if first := accountsTrimmed[0]; first.IsZero() || !accountsTrimmed[rounds-1].Equal(first) {
 		t.Errorf("accounts' streams are trimmed at %v, want once", accountsTrimmed)
 	}
+
 	text := log.String()
 	stored, err := e.Ledger.Lifecycle.Kept(t.Context(), []int{ended.ID.Partition()})
 	testenv.Must(t, err)
 	if lines := strings.Count(text, "Redis is nearly full"); lines != 1 {
 		t.Errorf("%d lines after %d rounds, want 1:\n%s", lines, rounds, text)
 	}
+
 	next := stored[0].FirstEnded.Add(settings.Retention)
 	for _, part := range []string{"level=WARN", server.Addr, "orders not ended\"=1", "orders ended\"=1", next.UTC().Format(time.RFC3339), "export: "} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the line lacks %s:\n%s", part, text)
 		}
 	}
+
 	m := e.role.metrics
 	kept := []float64{testenv.Value(t, m.kept.WithLabelValues(keptLive)), testenv.Value(t, m.kept.WithLabelValues(keptEnded)), testenv.Value(t, m.nextPast)}
 	if kept[0] != 1 || kept[1] != 1 || kept[2] != float64(next.Unix()) {
@@ -143,6 +151,7 @@ for i, prefix in ipairs(prefixes()) do
   redis.call('ZADD', prefix .. 'H', hour, hour)
 end
 return 1`
+
 	const hour = 400_000
 	e.Do("EVAL", listOneLua, 0, hour)
 	h := &housekeeping{Role: e.role, owned: allPartitions, now: time.Now}
@@ -158,6 +167,7 @@ return 1`
 // Or the log would say every second that it works again.
 func TestHousekeeping_HasFailedUntilItSucceeds(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Extra: []string{"--appendfsync", "no"}})
 	e := &env{Env: testenv.NewOn(t, server)}
 	e.role = newRole(e.OpenAs(stack.WorkerUser))

@@ -88,17 +88,20 @@ func (r *Role) Run(ctx context.Context, owned func() []int, now func() time.Time
 			service.Repeat(ctx, r.log, every, name+" fails, going on", name+" works again", task)
 		})
 	}
+
 	repeat("closing of stores", r.settings.TimerInterval, func(ctx context.Context) error {
 		// One read tells in which partitions there is something to do, which is rare.
 		due, err := r.ledger.Lifecycle.WithDueStores(ctx, owned(), now())
 		return errors.Join(err, r.each(due, func(partition int) error { return r.closeStores(ctx, partition, now()) }))
 	})
+
 	h := &housekeeping{Role: r, owned: owned, now: now}
 	repeat("housekeeping", housekeepingLook, h.look)
 	tasks.Go(func() { // the ledger keeps this process's figures after a failure
 		service.Repeat(ctx, r.log, ledger.FlushMinutesEvery, "orders per minute cannot be counted; they are added later", "",
 			func(ctx context.Context) error { return r.ledger.Limits.Flush(ctx, r.ledger.Now()) })
 	})
+
 	tasks.Wait()
 }
 

@@ -42,19 +42,23 @@ func (r *Role) Fire(t *Timers, step *ledger.Step, now time.Time) {
 	if t.Undecided == nil {
 		return
 	}
+
 	for i, id := range t.Reported {
 		if t.Undecided[id] {
 			continue
 		}
+
 		order := t.Orders[i]
 		if t.Unreadable[id] != nil {
 			step.Postpone(id, now.Add(unreadablePause))
 			continue
 		}
+
 		change, due, next := delivery.Change{}, false, time.Time{}
 		if order != nil {
 			change, due, next = delivery.DecideTimeout(order, now)
 		}
+
 		if due {
 			step.TimeOut(order, change)
 			t.ended = append(t.ended, timeout{order, change})
@@ -88,6 +92,7 @@ func (r *Role) closeStores(ctx context.Context, partition int, now time.Time) er
 		}
 		failure = cmp.Or(failure, err)
 	}
+
 	return failure
 }
 
@@ -104,11 +109,13 @@ func (r *Role) closeStore(ctx context.Context, s *delivery.Store, now time.Time)
 	if errors.Is(err, ledger.ErrConflict) {
 		return nil // changed since it was read: the next visit decides again
 	}
+
 	if err != nil {
 		return fmt.Errorf("close store %s: %w", s.ExternalID, err)
 	}
 
 	r.metrics.stores.Inc()
 	r.log.Info("store deactivated at the end of its closing day", "account", s.Account, "store", s.ExternalID)
+
 	return nil
 }

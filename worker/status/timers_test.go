@@ -27,8 +27,10 @@ func (e *env) fireAfter(now time.Time, between func()) {
 			if len(t.Reported) > 0 {
 				between()
 			}
+
 			e.role.Fire(t, step, now)
 		})
+
 		e.role.Fired(t, now)
 	}
 }
@@ -80,6 +82,7 @@ func TestTimers_EndOrdersThatWaitTooLong(t *testing.T) {
 			t.Errorf("%s is %s %s", c.name, o.Status, failure)
 		}
 	}
+
 	if n := testenv.Value(t, e.role.metrics.timers.WithLabelValues(string(delivery.NoCourierFound))); n != 1 {
 		t.Errorf("%v NoCourierFound", n)
 	}
@@ -92,6 +95,7 @@ func TestTimers_EndOrdersThatWaitTooLong(t *testing.T) {
 			t.Errorf("%s %+v", last.Status, last.Changes)
 		}
 	}
+
 	for p := range testenv.Partitions {
 		if due, err := e.Ledger.Ownership.Due(t.Context(), []int{p}, now.Add(24*time.Hour), 10); err != nil || len(due[0]) != 0 {
 			t.Errorf("partition %d still has timers: %v, %v", p, due, err)
@@ -113,6 +117,7 @@ func TestTimers_WaitForWhatWasReportedBefore(t *testing.T) {
 			t.Errorf("cancelled: %v, want %q", err, code)
 		}
 	}
+
 	cases := []struct {
 		name           string
 		created        int // minutes ago
@@ -138,6 +143,7 @@ func TestTimers_WaitForWhatWasReportedBefore(t *testing.T) {
 		{"nothing was reported, assigned", 70, func(o *delivery.Order) { e.Accept(o, ago(30)) }, nil,
 			"Searching Assigned Failed", delivery.TimedOut},
 	}
+
 	orders := make([]*delivery.Order, len(cases))
 	for i, c := range cases {
 		orders[i] = e.vendor.Order("", ago(c.created))
@@ -145,6 +151,7 @@ func TestTimers_WaitForWhatWasReportedBefore(t *testing.T) {
 			c.before(orders[i])
 		}
 	}
+
 	e.Decide()
 	was := make([]delivery.Status, len(cases))
 	for i, c := range cases {
@@ -153,12 +160,14 @@ func TestTimers_WaitForWhatWasReportedBefore(t *testing.T) {
 		}
 		was[i] = e.Read(orders[i].ID).Status
 	}
+
 	e.fire(now)
 	for i, c := range cases {
 		if got := e.Read(orders[i].ID).Status; c.during != nil && got != was[i] {
 			t.Errorf("%s: it is %s before its report has been decided", c.name, got)
 		}
 	}
+
 	e.Decide()
 	e.fire(now)
 	for i, c := range cases {
@@ -182,6 +191,7 @@ func TestTimers_AReportInTheLastMomentWins(t *testing.T) {
 			if status > delivery.Searching {
 				e.Move(o, status, long)
 			}
+
 			looked := false
 			e.fireAfter(time.Now(), func() {
 				if !looked {
@@ -189,9 +199,11 @@ func TestTimers_AReportInTheLastMomentWins(t *testing.T) {
 				}
 				looked = true
 			})
+
 			if got := e.Read(o.ID).Status; got != status || !looked {
 				t.Errorf("it has become %s, its timer was looked at: %v", got, looked)
 			}
+
 			e.Decide()
 			if last := e.Read(o.ID); last.Status != delivery.Failed || last.Changes[len(last.Changes)-1].Failure != delivery.OtherFailure {
 				t.Errorf("%+v", last.Changes)
@@ -252,6 +264,7 @@ func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
 	if err := e.Ledger.Stores.Write(t.Context(), e.vendor.Store); err != nil {
 		t.Fatal(err)
 	}
+
 	stored := func() *delivery.Store {
 		s, err := e.Ledger.Stores.Get(t.Context(), e.vendor.Account, e.vendor.Store.ExternalID)
 		if err != nil {
@@ -259,12 +272,14 @@ func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
 		}
 		return s
 	}
+
 	// Its closing was put off after it had been listed as due.
 	testenv.Must(t, e.role.closeStore(t.Context(), stored(), midnight.Add(-time.Second)))
 	e.closeStores(midnight.Add(-time.Second))
 	if got := stored().State; got != delivery.Active {
 		t.Fatalf("closed before its day was over: %s", got)
 	}
+
 	events, before := e.Stats().Events, stored()
 	e.closeStores(midnight)
 	e.closeStores(midnight)
@@ -283,14 +298,17 @@ func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
 		for _, entry := range batch {
 			w.Events = append(w.Events, entry.Events...)
 		}
+
 		err := e.Ledger.Ownership.ReadOrders(t.Context(), []*ledger.Wanted{w})
 		for _, d := range w.Deliveries {
 			if d != nil && d.Account == e.vendor.Account {
 				notices = append(notices, d)
 			}
 		}
+
 		return err
 	}))
+
 	if len(notices) != 1 || notices[0].Type != delivery.StoreDeactivated || string(notices[0].Data) != `{"externalStoreId":"branch-1","reason":"MigratedToHizliyo"}` {
 		t.Errorf("%+v", notices)
 	}
@@ -304,15 +322,18 @@ func TestTimers_AFailingStoreKeepsNoOtherOpen(t *testing.T) {
 	for other.Order("", now).ID.Partition() != partition {
 		other = e.Vendor()
 	}
+
 	for day, v := range []*testenv.Vendor{e.vendor, other} { // the one that fails comes first
 		testenv.Must(t, delivery.MigrateStore(v.Store, now.AddDate(0, 0, day), now))
 		testenv.Must(t, e.Ledger.Stores.Write(t.Context(), v.Store))
 	}
+
 	const spoilLua = `local spoilt = 0
 for _, k in ipairs(redis.call('KEYS', '*}S*')) do
   if string.sub(k, -18) == '}S' .. ARGV[1] then redis.call('SET', k, 'no set') spoilt = spoilt + 1 end
 end
 return spoilt`
+
 	if n := e.Do("EVAL", spoilLua, 0, e.vendor.Account[:]); n != int64(1) {
 		t.Fatalf("%v keys are spoilt, want that of the vendor's stores", n)
 	}
@@ -322,6 +343,7 @@ return spoilt`
 	if err == nil {
 		t.Error("nobody learns that a store cannot be closed")
 	}
+
 	stored, err := e.Ledger.Stores.Get(t.Context(), other.Account, other.Store.ExternalID)
 	testenv.Must(t, err)
 	if stored.State != delivery.Deactivated {
@@ -350,6 +372,7 @@ func TestTidy_ShrinksADayAfterTheEnd(t *testing.T) {
 	if later(24*time.Hour-time.Minute) || !later(25*time.Hour) || e.Read(open.ID).Shrunk() {
 		t.Error("not shrunk, or too early, or an order that goes on")
 	}
+
 	before := e.Read(failed.ID)
 	e.Reach(failed, delivery.Delivered, time.Now())
 	e.Decide()
@@ -371,6 +394,7 @@ func TestTidy_NeverDropsWhatSomebodyStillNeeds(t *testing.T) {
 		e.Accept(o, o.CreatedAt)
 		e.Reach(o, delivery.Delivered, o.CreatedAt)
 	}
+
 	e.Decide()
 	tidyAll := func() {
 		for p := range testenv.Partitions {
@@ -379,6 +403,7 @@ func TestTidy_NeverDropsWhatSomebodyStillNeeds(t *testing.T) {
 			}
 		}
 	}
+
 	before := e.Stats()
 	tidyAll()
 	// The webhook role has read none of the orders' events yet; only the notice
@@ -393,6 +418,7 @@ func TestTidy_NeverDropsWhatSomebodyStillNeeds(t *testing.T) {
 	if after := e.Stats(); after.Events >= before.Events || after.Updates >= before.Updates {
 		t.Errorf("nothing was trimmed: %+v", after)
 	}
+
 	// Retention counts from when the end was committed, which is just now,
 	// whatever time a fleet gave it.
 	for _, o := range []*delivery.Order{old, recent} {

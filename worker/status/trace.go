@@ -13,10 +13,12 @@ func (r *Role) trace(d *decision, ended time.Time) {
 	if r.tracer == nil {
 		return
 	}
+
 	var moves []string
 	for _, change := range d.changes {
 		moves = append(moves, change.Status.String())
 	}
+
 	r.tracer.Record(&tracing.Span{
 		Name: "decide updates", Kind: tracing.Consumer, Order: d.order, Began: d.began, Ended: ended,
 		Attributes: append(attributesOf(d.order, d.read),
@@ -28,6 +30,7 @@ func (r *Role) traceTimeout(order *delivery.Order, change *delivery.Change, bega
 	if r.tracer == nil {
 		return
 	}
+
 	r.tracer.Record(&tracing.Span{
 		Name: "timer ends order", Kind: tracing.Consumer, Order: order.ID, Began: began, Ended: time.Now(),
 		Attributes: append(attributesOf(order.ID, order), tracing.Text("vendorapi.moves", change.Status.String()),
@@ -49,6 +52,7 @@ func (r *Role) about(d *decision, rest ...any) []any {
 	if d.read != nil {
 		line = append(line, "account", d.read.Account)
 	}
+
 	if r.tracer != nil {
 		line = append(line, "trace_id", tracing.IDOf(d.order))
 	}

@@ -58,9 +58,11 @@ func NewBatch(in *ledger.Inbox) *Batch {
 				b.New = append(b.New, event.Order)
 			}
 		}
+
 		if e.Update == nil {
 			continue
 		}
+
 		i, known := index[e.Update.Order]
 		if !known {
 			i = len(b.groups)
@@ -68,8 +70,10 @@ func NewBatch(in *ledger.Inbox) *Batch {
 			b.groups = append(b.groups, reports{order: e.Update.Order})
 			b.Reported = append(b.Reported, e.Update.Order)
 		}
+
 		b.groups[i].updates = append(b.groups[i].updates, e.Update)
 	}
+
 	return b
 }
 
@@ -81,6 +85,7 @@ func (r *Role) Decide(b *Batch, step *ledger.Step, now time.Time) {
 			step.List(o)
 		}
 	}
+
 	b.decisions = b.decisions[:0]
 	b.dead = b.inbox.Unreadable
 	for i, g := range b.groups {
@@ -91,10 +96,12 @@ func (r *Role) Decide(b *Batch, step *ledger.Step, now time.Time) {
 				return nil
 			})
 		}
+
 		if err != nil {
 			b.dead = append(slices.Clip(b.dead), b.undecided(g, err)...)
 		}
 	}
+
 	for i := range b.decisions {
 		d := &b.decisions[i]
 		if len(d.changes) > 0 {
@@ -104,6 +111,7 @@ func (r *Role) Decide(b *Batch, step *ledger.Step, now time.Time) {
 			step.Refuse(f.update, f.status, f.reason, f.reason == reasonLateDelivery)
 		}
 	}
+
 	for _, e := range b.dead {
 		step.DeadLetter(e, ledger.RoleStatus)
 	}
@@ -127,6 +135,7 @@ func (r *Role) decideGroup(g reports, order *delivery.Order, now time.Time) deci
 		}
 		return d
 	}
+
 	state := *order
 	for i, u := range g.updates {
 		decided := r.decide(&state, *u, now)
@@ -146,11 +155,13 @@ func (r *Role) decideGroup(g reports, order *delivery.Order, now time.Time) deci
 			}
 			d.refuse(i, u, state.Status, reason)
 		}
+
 		if len(decided.Changes) > 0 {
 			d.changes = append(d.changes, decided.Changes...)
 			apply(&state, decided.Changes)
 		}
 	}
+
 	return d
 }
 
@@ -177,18 +188,21 @@ func (r *Role) Written(b *Batch) {
 	for _, e := range b.dead {
 		r.log.Error("entry moved to the dead letters", "partition", b.Partition, "entry", e.ID, "reason", e.Reason)
 	}
+
 	for i := range b.decisions {
 		d := &b.decisions[i]
 		for _, f := range d.refused {
 			r.metrics.refused.WithLabelValues(f.reason).Inc()
 			r.log.Info("update refused", r.about(d, "status", f.status, "reported", f.update.Status, "reason", f.reason)...)
 		}
+
 		for n, result := range d.results {
 			r.count(result, 1)
 			if result == resultMoved {
 				r.metrics.decision.Observe(now.Sub(d.updates[n].At).Seconds())
 			}
 		}
+
 		r.trace(d, now)
 	}
 }

@@ -104,10 +104,12 @@ func TestDecideGroup_AppliesUpdatesOfOneOrderInSequence(t *testing.T) {
 			for _, change := range d.changes {
 				statuses = append(statuses, change.Status)
 			}
+
 			var reasons []string
 			for _, f := range d.refused {
 				reasons = append(reasons, f.reason)
 			}
+
 			if !slices.Equal(d.results, c.results) || !slices.Equal(statuses, c.reaches) || !slices.Equal(reasons, c.reasons) {
 				t.Errorf("results %v, statuses %v, reasons %v", d.results, statuses, reasons)
 			}
@@ -179,6 +181,7 @@ func (e *env) decideAll(o *delivery.Order, between func()) {
 		between()
 		e.role.Decide(b, step, time.Now())
 	})
+
 	e.role.Written(b)
 }
 
@@ -206,6 +209,7 @@ func TestDecide_DeadLettersWhatCannotBeDecidedAlone(t *testing.T) {
 				e.Accept(o, time.Now())
 				e.Reach(o, delivery.PickingUp, time.Now())
 			}
+
 			c.spoil(e, bad)
 			e.decideAll(first, func() {})
 			e.CheckPath(first, "Searching Assigned PickingUp")
@@ -214,6 +218,7 @@ func TestDecide_DeadLettersWhatCannotBeDecidedAlone(t *testing.T) {
 			if err != nil || len(letters) != 2 {
 				t.Fatalf("%d dead letters, %v", len(letters), err)
 			}
+
 			e.EachKey("u", "redis.call('DEL', k)") // a trimmed stream
 			letters, err = e.Ledger.Monitor.DeadLetters(t.Context(), 10)
 			testenv.Must(t, err)
@@ -222,6 +227,7 @@ func TestDecide_DeadLettersWhatCannotBeDecidedAlone(t *testing.T) {
 					t.Errorf("%+v", letter)
 				}
 			}
+
 			if moved, failed := e.entries(resultMoved), e.entries(resultFailed); moved != 4 || failed != 2 {
 				t.Errorf("%v moved, %v failed", moved, failed)
 			}
@@ -237,6 +243,7 @@ func TestDecide_AgainAfterACancellation(t *testing.T) {
 		_, _, err := e.Ledger.Orders.Cancel(t.Context(), e.vendor.Account, o.ID, delivery.CustomerRequest, "", time.Now())
 		testenv.Must(t, err)
 	}))
+
 	e.CheckPath(o, "Searching Cancelled")
 	if refused, moved := e.entries(resultRefused), e.entries(resultMoved); refused != 1 || moved != 0 || e.Stats().RefusedUpdates != 1 {
 		t.Errorf("%v refused, %v moved, %d kept", refused, moved, e.Stats().RefusedUpdates)
