@@ -30,9 +30,11 @@ func TestAfterCollection_RunsAfterEach(t *testing.T) {
 		default: // the test is over
 		}
 	})
+
 	for range 3 {
 		collected(t, ran)
 	}
+
 	if liveBytes() == 0 {
 		t.Error("nothing is live")
 	}

@@ -85,12 +85,15 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 		if read == nil {
 			continue
 		}
+
 		for _, metric := range read.whole {
 			out <- metric
 		}
+
 		if now.After(read.shown) {
 			continue
 		}
+
 		for _, metric := range read.figures {
 			out <- metric
 		}
@@ -110,6 +113,7 @@ func (g *gauges) keep(into *atomic.Pointer[reading], name string, figures series
 			next.figures, next.shown = before.figures, before.shown
 		}
 	}
+
 	next.whole.gauge(float64(lastWhole.UnixMilli())/1000, "worker_figures_timestamp_seconds",
 		"When figures were last read of every partition, or server, as a Unix time. Since then they lack those that do not answer.",
 		"figures", name)
@@ -147,6 +151,7 @@ func (g *gauges) run(ctx context.Context) error {
 		} else {
 			sinceFirst++
 		}
+
 		if sinceFirst >= untilDropped {
 			g.queues.Store(nil)
 			g.ages.Store(nil)
@@ -155,6 +160,7 @@ func (g *gauges) run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			g.log.Debug("no figures", "error", err)
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -180,6 +186,7 @@ func (g *gauges) readQueues(ctx context.Context, whole *time.Time) (err error) {
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	queues, unknown := g.ledger.Monitor.QueueStats(ctx)
 	incomplete = errors.Join(incomplete, gapOf(unknown))
 	unknown = gaps.Allow(unknown)
@@ -193,9 +200,11 @@ func (g *gauges) readQueues(ctx context.Context, whole *time.Time) (err error) {
 	for role, n := range stats.Unread {
 		s.gauge(float64(n), "worker_feed_lag", "Entries that a role has not been handed yet.", "role", string(role))
 	}
+
 	for role, n := range stats.Pending {
 		s.gauge(float64(n), "worker_feed_pending", "Entries handed to a role and not settled yet; 0 of roles that the owner of a partition plays.", "role", string(role))
 	}
+
 	s.gauge(float64(stats.RefusedUpdates), "worker_refused_updates", "Refused couriers' updates that the ledger keeps for operators.")
 	s.gauge(float64(stats.DeadLetters), "worker_dead_letters", "Entries that no worker could settle; each needs a look.")
 	// Every state, so that one that has become empty falls to 0.
@@ -203,6 +212,7 @@ func (g *gauges) readQueues(ctx context.Context, whole *time.Time) (err error) {
 		if unknown != nil {
 			break // the sums would be too low
 		}
+
 		q, label := queues[state], string(state)
 		s.gauge(float64(q.Endpoints), "worker_webhook_endpoints_waiting", "Endpoints with events that wait or are being sent.", "state", label)
 		s.gauge(float64(q.Events), "worker_webhook_queue_events", "Events that wait for a webhook endpoint or are being sent to it.", "state", label)
@@ -210,6 +220,7 @@ func (g *gauges) readQueues(ctx context.Context, whole *time.Time) (err error) {
 			"Endpoints with a backlog that are only probed, because too many attempts failed in a row.", "state", label)
 		s.gauge(age(q.Oldest), "worker_webhook_queue_oldest_seconds", "Age of the oldest event that is next in its endpoint's queue.", "state", label)
 	}
+
 	return incomplete
 }
 
@@ -243,6 +254,7 @@ func (g *gauges) readAges(ctx context.Context, whole *time.Time) (err error) {
 		s.gauge(age(lag.Oldest), "worker_feed_oldest_seconds",
 			"Age of the oldest entry that a role has not settled yet; 0: there is none.", "role", string(role))
 	}
+
 	return incomplete
 }
 
@@ -264,6 +276,7 @@ func (g *gauges) readServers(ctx context.Context, whole *time.Time) (err error) 
 	if incomplete != nil && !errors.Is(incomplete, ledger.ErrIncomplete) {
 		return incomplete
 	}
+
 	for i := range servers {
 		r, addr := &servers[i], servers[i].Addr
 		s.gauge(float64(r.MemoryUsed), "worker_redis_memory_used_bytes", "Memory that a Redis server uses.", "server", addr)
@@ -278,14 +291,17 @@ func (g *gauges) readServers(ctx context.Context, whole *time.Time) (err error) 
 		s.counter(r.AOFDelayed, "worker_redis_aof_delayed_writes_total", "Writes that have waited for the disk since the server's start.", "server", addr)
 		s.counter(r.Commands, "worker_redis_commands_total", "Commands since the server's start.", "server", addr)
 	}
+
 	// This is on one server, whose absence hides nothing of the others.
 	at, err := g.ledger.Monitor.LastBackup(ctx)
 	if err != nil {
 		return errors.Join(incomplete, ledger.ErrIncomplete, err)
 	}
+
 	if !at.IsZero() {
 		s.gauge(float64(at.Unix()), "worker_last_backup_timestamp_seconds", "When the latest whole backup began; absent: none was ever made.")
 	}
+
 	return incomplete
 }
 
@@ -296,6 +312,7 @@ func (g *gauges) note(servers []ledger.Server, err error, at time.Time) {
 	for i := range servers {
 		seen[servers[i].Addr] = at
 	}
+
 	silent, isKnown := errors.AsType[*ledger.SilentServers](err)
 	if isKnown {
 		for _, addr := range silent.Addrs {
@@ -306,6 +323,7 @@ func (g *gauges) note(servers []ledger.Server, err error, at time.Time) {
 			seen[addr] = last
 		}
 	}
+
 	if err == nil || isKnown {
 		g.seen = seen
 	}

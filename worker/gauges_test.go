@@ -25,7 +25,9 @@ func newGauges(t *testing.T) (*gauges, *stack.Redis) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = l.Close() })
+
 	return &gauges{ledger: l, log: slog.New(slog.DiscardHandler), isFirst: func() bool { return true }}, server
 }
 
@@ -38,6 +40,7 @@ func (g *gauges) shown(t *testing.T) map[string]float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	shown := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
@@ -48,12 +51,14 @@ func (g *gauges) shown(t *testing.T) map[string]float64 {
 			shown[strings.Join(name, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
+
 	return shown
 }
 
 // A partition that does not answer hides no other one's figures, and the age of the figures tells.
 func TestGauges_ShowThePartitionsThatAnswerAndSinceWhenSomeAreMissing(t *testing.T) {
 	t.Parallel()
+
 	g, server := newGauges(t)
 	whole := time.UnixMilli(1)
 	if err := g.readQueues(t.Context(), &whole); err != nil {
@@ -67,6 +72,7 @@ func TestGauges_ShowThePartitionsThatAnswerAndSinceWhenSomeAreMissing(t *testing
 	if _, err := server.Command(t.Context(), "ACL", "SETUSER", stack.WorkerUser, "resetkeys", "~{sg*", "~{s0[^2]*"); err != nil {
 		t.Fatal(err)
 	}
+
 	for what, read := range map[string]func() error{
 		figuresQueues: func() error { return g.readQueues(t.Context(), &whole) },
 		figuresAges:   func() error { return g.readAges(t.Context(), &whole) },
@@ -78,6 +84,7 @@ func TestGauges_ShowThePartitionsThatAnswerAndSinceWhenSomeAreMissing(t *testing
 			t.Errorf("%s are said to be whole at %v, want 5", what, got)
 		}
 	}
+
 	shown := g.shown(t)
 	for _, name := range []string{"worker_stream_entries events", "worker_dead_letters", "worker_feed_oldest_seconds status"} {
 		if _, ok := shown[name]; !ok {
@@ -89,6 +96,7 @@ func TestGauges_ShowThePartitionsThatAnswerAndSinceWhenSomeAreMissing(t *testing
 // What cannot be read is not shown as it was for ever: "0 lag" would say that all is well.
 func TestGauges_ShowNothingOldAndHowOldItIs(t *testing.T) {
 	t.Parallel()
+
 	g, server := newGauges(t)
 	whole := time.UnixMilli(0)
 	for _, read := range []error{g.readServers(t.Context(), &whole), g.readQueues(t.Context(), &whole), g.readAges(t.Context(), &whole)} {
@@ -96,6 +104,7 @@ func TestGauges_ShowNothingOldAndHowOldItIs(t *testing.T) {
 			t.Fatal(read)
 		}
 	}
+
 	before := g.shown(t)
 	memory, answered := "worker_redis_memory_used_bytes "+server.Addr, "worker_redis_figures_timestamp_seconds "+server.Addr
 	if before[memory] == 0 || before[answered] == 0 {
@@ -109,6 +118,7 @@ func TestGauges_ShowNothingOldAndHowOldItIs(t *testing.T) {
 			t.Fatalf("%s were read of a dead server", name)
 		}
 	}
+
 	if got := g.shown(t)[memory]; got != before[memory] {
 		t.Errorf("one reading that fails hides the memory: %v", got)
 	}
@@ -120,17 +130,20 @@ func TestGauges_ShowNothingOldAndHowOldItIs(t *testing.T) {
 		}
 		into.shown = time.Now().Add(-time.Second)
 	}
+
 	after := g.shown(t)
 	for name := range after {
 		if !strings.Contains(name, "figures_timestamp_seconds") {
 			t.Errorf("%s is still shown", name)
 		}
 	}
+
 	for _, name := range []string{answered, "worker_figures_timestamp_seconds queues", "worker_figures_timestamp_seconds ages", "worker_figures_timestamp_seconds servers"} {
 		if after[name] == 0 || after[name] > before[answered]+3600 {
 			t.Errorf("%s is %v", name, after[name])
 		}
 	}
+
 	if after[answered] != before[answered] {
 		t.Errorf("a silent server answered at %v, want %v", after[answered], before[answered])
 	}
@@ -138,6 +151,7 @@ func TestGauges_ShowNothingOldAndHowOldItIs(t *testing.T) {
 
 func TestGauges_ForgetAServerThatIsNoMasterAnyMore(t *testing.T) {
 	t.Parallel()
+
 	g := &gauges{}
 	first, later := time.UnixMilli(1000), time.UnixMilli(2000)
 	g.note([]ledger.Server{{Addr: "a"}, {Addr: "b"}}, nil, first)
@@ -145,6 +159,7 @@ func TestGauges_ForgetAServerThatIsNoMasterAnyMore(t *testing.T) {
 	if !g.seen["a"].Equal(later) || !g.seen["b"].Equal(first) || !g.seen["c"].Equal(later) {
 		t.Errorf("seen are %v", g.seen)
 	}
+
 	g.note([]ledger.Server{{Addr: "a"}, {Addr: "c"}}, nil, later)
 	if len(g.seen) != 2 {
 		t.Errorf("seen are %v, with one that no other names", g.seen)

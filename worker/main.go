@@ -76,6 +76,7 @@ func run(ctx context.Context, args []string, out, logs io.Writer) error {
 			return p.Run(ctx, s.Ops, connection, p.Ready, func(ctx context.Context, l *ledger.Ledger) error { return s.work(ctx, p, l) })
 		},
 	}
+
 	return program.Execute(ctx, args, out, logs)
 }
 
@@ -84,6 +85,7 @@ func (s *settings) work(ctx context.Context, p *service.Process, l *ledger.Ledge
 	if err != nil {
 		return err
 	}
+
 	p.Log.Info("working", "environment", s.Environment, "partitions", l.Partitions())
 	group, ctx := errgroup.WithContext(ctx)
 	start := func(run func(context.Context) error) { group.Go(func() error { return run(ctx) }) }
@@ -99,6 +101,7 @@ func (s *settings) work(ctx context.Context, p *service.Process, l *ledger.Ledge
 			"ENVIRONMENT=production or COURIER=manual ends that")
 		start(courier.New(l, partitions.Owned, s.Courier, p.Log, p.Registry).Run)
 	}
+
 	return group.Wait()
 }
 

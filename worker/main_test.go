@@ -33,9 +33,11 @@ func setEnvironment(t *testing.T, more map[string]string) {
 		"ENVIRONMENT": "sandbox", "REDIS_URL": "redis://worker:geheim@" + nobody, "WORKER_OPS_ADDR": "127.0.0.1:0",
 		"WEBHOOK_KEYS": "k:" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
 	}
+
 	for name, value := range more {
 		env[name] = value
 	}
+
 	for _, name := range append(variables, "WEBHOOK_KEYS", "WEBHOOK_KEYS_FILE") {
 		t.Setenv(name, env[name])
 	}
@@ -68,8 +70,10 @@ func startWorker(t *testing.T, redisURL, courier string) *worker {
 		defer close(done)
 		failure = run(ctx, []string{"-config", settingsFile}, io.Discard, w)
 	}()
+
 	w.stop = func() error { cancel(); <-done; return failure }
 	t.Cleanup(func() { _ = w.stop() })
+
 	return w
 }
 
@@ -87,6 +91,7 @@ func (w *worker) addr() (addr string) {
 		}
 		return found != nil
 	})
+
 	return addr
 }
 
@@ -98,6 +103,7 @@ func (w *worker) get(path string) (status int, body string) {
 		w.t.Fatal(err)
 	}
 	defer resp.Body.Close()
+
 	raw, _ := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(raw)
 }
@@ -136,6 +142,7 @@ func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	mu.Lock()
 	secret = issued
 	mu.Unlock()
@@ -148,9 +155,11 @@ func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
 		defer mu.Unlock()
 		return len(statuses) == 5
 	})
+
 	if got := strings.Join(statuses, " "); got != "Assigned PickingUp PickedUp Delivering Delivered" {
 		t.Error(got)
 	}
+
 	for _, metric := range []string{
 		`worker_entries_total{result="moved",role="status"} 5`,
 		`worker_webhook_attempts_total{outcome="delivered"} 5`,
@@ -168,9 +177,11 @@ func TestRun_DeliversASandboxOrderAndTellsTheVendor(t *testing.T) {
 			return strings.Contains(metrics, metric)
 		})
 	}
+
 	if status, _ := w.get("/healthz"); status != 200 {
 		t.Errorf("/healthz answers %d", status)
 	}
+
 	w.end()
 	w.wantPlaying(true)
 }
@@ -197,17 +208,21 @@ func TestRun_WaitsForRedisAndOutlivesIt(t *testing.T) {
 	if status, reason := w.get("/readyz"); status != 503 || !strings.Contains(reason, "Redis") {
 		t.Errorf("/readyz answers %d %s", status, reason)
 	}
+
 	acceptedAfterStart := func() *delivery.Order {
 		t.Helper()
 		if err := e.Server.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		e.Await("the ledger answers", func() bool { return e.Ledger.Ping(t.Context()) == nil })
 		w.awaitReady(200)
 		o := v.Order("", time.Now())
 		e.Accept(o, time.Now())
+
 		return e.AwaitStatus(o, delivery.Assigned)
 	}
+
 	first := acceptedAfterStart()
 	e.Server.Kill()
 	w.awaitReady(503)
@@ -258,6 +273,7 @@ func TestHealth_IsReadyzOfTheOneThatRuns(t *testing.T) {
 	if health() == nil {
 		t.Error("nobody listens, and the worker is healthy")
 	}
+
 	w := startWorker(t, e.ConfigFor(stack.WorkerUser).URL, "auto")
 	w.awaitReady(200)
 	t.Setenv("WORKER_OPS_ADDR", w.addr())

@@ -35,6 +35,7 @@ func TestMistakes_ProductionRefusesThem(t *testing.T) {
 			if c.want == "" && ofCheck != nil {
 				t.Errorf("refused: %v", ofCheck)
 			}
+
 			if c.want != "" { // else the start waits for Redis
 				ofStart := run(t.Context(), []string{"-config", settingsFile}, io.Discard, io.Discard)
 				for _, err := range []error{ofCheck, ofStart} {

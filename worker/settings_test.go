@@ -27,6 +27,7 @@ func load(t *testing.T, env map[string]string) settings {
 	for _, name := range variables {
 		t.Setenv(name, env[name])
 	}
+
 	var s settings
 	if err := config.Load(settingsFile, &s); err != nil {
 		t.Fatal(err)
@@ -41,13 +42,16 @@ func edited(t *testing.T, old, replacement string) (path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !strings.Contains(string(shipped), old) {
 		t.Fatalf("%q is not in the shipped file", old)
 	}
+
 	path = filepath.Join(t.TempDir(), "worker.yaml")
 	if err := os.WriteFile(path, []byte(strings.Replace(string(shipped), old, replacement, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -58,10 +62,12 @@ func TestSettings_ShippedFileIsProductionByDefault(t *testing.T) {
 		s.Ops.Addr != "127.0.0.1:8082" || s.Instance != "" {
 		t.Errorf("%+v", s)
 	}
+
 	if s.Webhook.Timeout != 10*time.Second || s.Webhook.PerEndpoint != 32 || s.Status.Retention != 7*24*time.Hour ||
 		s.Status.ShrinkAfter != 24*time.Hour || s.Status.StreamRetention != 25*time.Hour || s.Status.TimerInterval != time.Second || s.Courier.Step != 5*time.Second {
 		t.Errorf("%+v", s)
 	}
+
 	host, err := os.Hostname()
 	if name, unnamed := service.Consumer(s.Instance); err != nil || unnamed != nil || name != host {
 		t.Errorf("consumer %q, %v, %v", name, unnamed, err)
@@ -77,6 +83,7 @@ func TestSettings_TakeTheEnvironmentsVariables(t *testing.T) {
 		s.Courier.Step != 250*time.Millisecond {
 		t.Errorf("%+v", s)
 	}
+
 	if name, err := service.Consumer(s.Instance); err != nil || name != "worker-7" {
 		t.Errorf("consumer %q, %v", name, err)
 	}
@@ -119,11 +126,13 @@ func TestCheckConfig_SaysWhatIsInForce(t *testing.T) {
 	if err := run(t.Context(), []string{"--check-config", "--config", settingsFile}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []string{"# " + settingsFile + ": ok\n", "courier:\n  mode: auto\n", "timeout: 10s", "redis://worker:xxxxx@127.0.0.1:1", "WEBHOOK_KEYS   from the environment"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
 	}
+
 	if strings.Contains(out.String(), "geheim") || strings.Contains(out.String(), "AAAA") {
 		t.Errorf("a secret is shown:\n%s", out.String())
 	}
@@ -150,11 +159,13 @@ func TestCheckConfig_NamesFileLineAndKey(t *testing.T) {
 			if err == nil || out.Len() > 0 {
 				t.Fatalf("%v, and it wrote %q", err, out.String())
 			}
+
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%q is missing in %v", want, err)
 				}
 			}
+
 			if strings.Contains(err.Error(), "geheim") {
 				t.Errorf("a password is shown: %v", err)
 			}
@@ -167,6 +178,7 @@ func TestHelp_ListsFlagsAndSecrets(t *testing.T) {
 	if err := run(t.Context(), []string{"--help"}, &out, &logs); err != nil || logs.Len() > 0 {
 		t.Errorf("%v, %q", err, logs.String())
 	}
+
 	for _, want := range append(secretNames, "-config", "-check-config", "-health", "_FILE") {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is missing in\n%s", want, out.String())

@@ -78,6 +78,7 @@ func (r *Role) Run(ctx context.Context) error {
 	defer watching.Wait()
 	pause := min(max(r.step/roundsPerStep, minPause), maxPause)
 	service.Repeat(ctx, r.log, pause, "a round failed, going on", "rounds work again", r.round)
+
 	return nil
 }
 
@@ -88,6 +89,7 @@ func (r *Role) round(ctx context.Context) error {
 	if fleets == nil {
 		return nil // not loaded yet
 	}
+
 	var failures []error
 	stores, owned := storeCache{}, r.owned()
 	for _, fleet := range fleets.All() {
@@ -99,6 +101,7 @@ func (r *Role) round(ctx context.Context) error {
 			failures = append(failures, r.moveJobs(ctx, fleet.ID, status, owned, stores))
 		}
 	}
+
 	return errors.Join(failures...)
 }
 
@@ -112,11 +115,13 @@ func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error 
 		if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 			return fmt.Errorf("pending stores of fleet %s: %w", fleet, err)
 		}
+
 		failure = cmp.Or(failure, err)
 		stores, err := r.ledger.Stores.ReadPage(ctx, pending)
 		if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 			return fmt.Errorf("pending stores of fleet %s: %w", fleet, err)
 		}
+
 		failure = cmp.Or(failure, err)
 
 		now := r.ledger.Now()
@@ -131,6 +136,7 @@ func (r *Role) confirmStores(ctx context.Context, fleet delivery.FleetID) error 
 		if pending.Next == "" {
 			return failure
 		}
+
 		cursor = pending.Next
 	}
 }
@@ -140,16 +146,20 @@ func (r *Role) confirmStore(ctx context.Context, s *delivery.Store, now time.Tim
 	if delivery.ConfirmStore(s, now) != nil {
 		return nil // no longer pending
 	}
+
 	r.ledger.Fleets.Snapshot().NameFleetOf(s)
 	data := delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName)
 	err := r.ledger.Stores.Write(ctx, s, ledger.StoreNotice(s, delivery.StoreActivated, now, data))
 	if errors.Is(err, ledger.ErrConflict) {
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("confirm store %s: %w", s.ExternalID, err)
 	}
+
 	r.reports.WithLabelValues(delivery.Active.String()).Inc()
+
 	return nil
 }
 
@@ -166,6 +176,7 @@ func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status deli
 			if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 				return fmt.Errorf("jobs of fleet %s in %s: %w", fleet, status, err)
 			}
+
 			failure = cmp.Or(failure, err)
 			now := r.ledger.Now()
 			for _, o := range orders {
@@ -173,22 +184,28 @@ func (r *Role) moveJobs(ctx context.Context, fleet delivery.FleetID, status deli
 				if !moves || !slices.Contains(owned, o.ID.Partition()) {
 					continue
 				}
+
 				err := stores.locate(ctx, r.ledger, o, &u)
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
+
 				if err != nil {
 					failure = cmp.Or(failure, err)
 					continue
 				}
+
 				group.Go(func() error { return r.report(ctx, u, now) })
 			}
+
 			if next == "" {
 				return failure
 			}
+
 			cursor = next
 		}
 	}
+
 	return errors.Join(list(), group.Wait())
 }
 
@@ -201,10 +218,13 @@ func (r *Role) report(ctx context.Context, u delivery.Update, now time.Time) err
 	if slices.Contains(passed, delivery.CodeOf(err)) {
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("report %s of order %s: %w", u.Status, u.Order, err)
 	}
+
 	r.reports.WithLabelValues(u.Status.String()).Inc()
+
 	return nil
 }
 
@@ -221,13 +241,16 @@ func (c storeCache) locate(ctx context.Context, l *ledger.Ledger, o *delivery.Or
 		}
 		c[ledger.StoreOf(o)] = s
 	}
+
 	reached := u.Status
 	if reached == delivery.Failed {
 		reached = o.Status
 	}
+
 	if s != nil {
 		u.Location = delivery.Location{Point: between(s.Point, o.Dropoff.Point, progress[reached]), At: u.At}
 	}
+
 	return nil
 }
 
@@ -243,6 +266,7 @@ func nextMove(o *delivery.Order, now time.Time, step time.Duration) (u delivery.
 	case trigger.Kind == delivery.TriggerNoCourier && o.Status == delivery.Searching, trigger.Hold == o.Status:
 		return u, false
 	}
+
 	u = delivery.Update{Order: o.ID, Fleet: o.Fleet.ID, Kind: delivery.KindStatus, At: now}
 	switch {
 	case trigger.Fail != "" && trigger.Fail.LegalFrom(o.Status):
@@ -251,8 +275,10 @@ func nextMove(o *delivery.Order, now time.Time, step time.Duration) (u delivery.
 	case o.Status == delivery.Searching:
 		u.Kind, u.Courier = delivery.KindAccept, person(o.ID)
 	}
+
 	u.Status = o.Status + 1
 	u.ETA = now.Add(time.Duration(delivery.Delivered-u.Status) * step)
+
 	return u, true
 }
 

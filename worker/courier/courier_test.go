@@ -46,6 +46,7 @@ func startWorker(e *testenv.Env, name string) {
 //rule:make-run/COURIER make-run/COURIER_STEP make-run/the-demo-fleet-covers-at what-the-service-does/a-courier-fleet-not-the
 func TestRole_ConfirmsStoresAndDeliversOrdersOfEveryFleet(t *testing.T) {
 	t.Parallel()
+
 	e := testenv.New(t)
 	v, first := e.Vendor(), e.Fleet
 	second := &delivery.Fleet{ID: delivery.NewFleetID(), Name: "İkinci Kurye", SubRegion: first.SubRegion,
@@ -53,6 +54,7 @@ func TestRole_ConfirmsStoresAndDeliversOrdersOfEveryFleet(t *testing.T) {
 	if err := e.Ledger.Fleets.Create(t.Context(), second, [32]byte{2}); err != nil {
 		t.Fatal(err)
 	}
+
 	startWorker(e, "w1")
 	for _, fleet := range []*delivery.Fleet{first, second} {
 		e.Fleet = fleet // stores and orders are of this one from here on
@@ -61,10 +63,12 @@ func TestRole_ConfirmsStoresAndDeliversOrdersOfEveryFleet(t *testing.T) {
 			s, err := e.Ledger.Stores.Get(t.Context(), v.Account, v.Store.ExternalID)
 			return err == nil && s.State == delivery.Active && s.Fleet == fleet.ID
 		})
+
 		o := e.AwaitStatus(v.Order("", time.Now()), delivery.Delivered)
 		if len(o.Changes) != 5 || o.Courier != person(o.ID) || o.Fleet.ID != fleet.ID {
 			t.Fatalf("%+v", o)
 		}
+
 		for i, c := range o.Changes {
 			if c.Location.IsZero() || c.Location.Point != between(v.Store.Point, o.Dropoff.Point, progress[c.Status]) {
 				t.Errorf("%s at %+v", c.Status, c.Location)
@@ -78,25 +82,30 @@ func TestRole_ConfirmsStoresAndDeliversOrdersOfEveryFleet(t *testing.T) {
 
 func TestRole_SeveralReplicasDoNoHarm(t *testing.T) {
 	t.Parallel()
+
 	e := testenv.New(t)
 	v := e.Vendor()
 	for _, name := range []string{"w1", "w2", "w3"} {
 		startWorker(e, name)
 	}
+
 	var orders []*delivery.Order
 	for range 10 {
 		orders = append(orders, v.Order("", time.Now()))
 	}
+
 	failing := v.Order("SIM:FAIL=CustomerRefused", time.Now())
 	for _, o := range orders {
 		if last := e.AwaitStatus(o, delivery.Delivered); len(last.Changes) != 5 {
 			t.Errorf("%+v", last.Changes)
 		}
 	}
+
 	last := e.AwaitStatus(failing, delivery.Failed)
 	if n := len(last.Changes); n != 5 || last.Changes[n-1].Failure != delivery.CustomerRefused {
 		t.Errorf("%+v", last.Changes)
 	}
+
 	e.AwaitSettled(ledger.RoleStatus)
 	if n := e.Stats().RefusedUpdates; n != 0 {
 		t.Errorf("%d reports were refused", n)
@@ -106,6 +115,7 @@ func TestRole_SeveralReplicasDoNoHarm(t *testing.T) {
 //rule:decisions/sandbox
 func TestRole_ObeysItsTriggers(t *testing.T) {
 	t.Parallel()
+
 	e := testenv.New(t)
 	v := e.Vendor()
 	startWorker(e, "w1")
@@ -125,6 +135,7 @@ func TestRole_ObeysItsTriggers(t *testing.T) {
 // A round reads the stores that wait, on however many pages, and no other.
 func TestRound_ConfirmsEveryStoreThatWaitsAndReadsNoOther(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Extra: []string{"--appendfsync", "no"}})
 	e := testenv.NewOn(t, server)
 	v := e.Vendor()
@@ -132,14 +143,17 @@ func TestRound_ConfirmsEveryStoreThatWaitsAndReadsNoOther(t *testing.T) {
 		a.Limits.MaxPendingStores = 2 * page
 		return nil
 	})
+
 	testenv.Must(t, err)
 	const waiting, active = page + 50, 300
 	for i := range active {
 		v.NewStore(fmt.Sprint("active", i), delivery.Active)
 	}
+
 	for i := range waiting {
 		v.NewStore(fmt.Sprint("waiting", i), delivery.AwaitingFleetApproval)
 	}
+
 	testenv.Must(t, e.Ledger.Fleets.Load(t.Context()))
 	r := New(e.Ledger, func() []int { return nil }, Settings{Step: time.Millisecond}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	for round, want := range []int{waiting, 0} {
@@ -153,10 +167,12 @@ func TestRound_ConfirmsEveryStoreThatWaitsAndReadsNoOther(t *testing.T) {
 		if calls == "" {
 			calls = "0"
 		}
+
 		if calls != strconv.Itoa(want) {
 			t.Errorf("round %d reads %s stores, want %d", round, calls, want)
 		}
 	}
+
 	stores, _, err := e.Ledger.Stores.OfFleet(t.Context(), e.Fleet.ID, delivery.Active)
 	testenv.Must(t, err)
 	if len(stores) != active+waiting+1 {
@@ -166,6 +182,7 @@ func TestRound_ConfirmsEveryStoreThatWaitsAndReadsNoOther(t *testing.T) {
 
 func TestRound_MovesOrdersOfOwnPartitionsOnly(t *testing.T) {
 	t.Parallel()
+
 	e := testenv.New(t)
 	o := e.Vendor().Order("", time.Now().Add(-time.Second))
 	e.Decide()
@@ -188,6 +205,7 @@ func TestRound_MovesOrdersOfOwnPartitionsOnly(t *testing.T) {
 //rule:fleets-and-operators/suspended
 func TestRound_ActsForNoDisabledFleet(t *testing.T) {
 	t.Parallel()
+
 	e := testenv.New(t)
 	v := e.Vendor()
 	store := v.NewStore("waiting", delivery.AwaitingFleetApproval)
@@ -217,6 +235,7 @@ func TestRound_ActsForNoDisabledFleet(t *testing.T) {
 // A store or an order that fails keeps no other of the fleet waiting, and is reported.
 func TestRound_OneFailingStoreKeepsNoOtherWaiting(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Extra: []string{"--appendfsync", "no"}})
 	e := testenv.NewOn(t, server)
 	options, err := redis.ParseURL(server.URL)
@@ -230,6 +249,7 @@ func TestRound_OneFailingStoreKeepsNoOtherWaiting(t *testing.T) {
 		orders = append(orders, v.Order("", time.Now().Add(-time.Second)))
 		waiting = append(waiting, v.NewStore(fmt.Sprint("waiting", i), delivery.AwaitingFleetApproval))
 	}
+
 	e.Decide()
 	testenv.Must(t, e.Ledger.Fleets.Load(t.Context()))
 
@@ -244,9 +264,11 @@ func TestRound_OneFailingStoreKeepsNoOtherWaiting(t *testing.T) {
 			testenv.Must(t, client.Set(t.Context(), key, "no hash", 0).Err())
 		}
 	}
+
 	if spoilt != 1 {
 		t.Fatalf("%d keys count the vendor's waiting stores, want 1", spoilt)
 	}
+
 	// One order's store cannot be read.
 	digest := delivery.OrderDigest(orders[4].Account, orders[4].ExternalStoreID)
 	keys, err = client.Keys(t.Context(), "*").Result()
@@ -258,6 +280,7 @@ func TestRound_OneFailingStoreKeepsNoOtherWaiting(t *testing.T) {
 			testenv.Must(t, client.Set(t.Context(), key, "\x7f", 0).Err())
 		}
 	}
+
 	if spoilt != 1 {
 		t.Fatalf("%d keys have the order's store, want 1", spoilt)
 	}
@@ -268,11 +291,13 @@ func TestRound_OneFailingStoreKeepsNoOtherWaiting(t *testing.T) {
 		}
 		return all
 	}
+
 	r := New(e.Ledger, all, Settings{Step: time.Millisecond}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	err = r.round(t.Context())
 	if err == nil || !strings.Contains(err.Error(), waiting[2].ExternalID) || !strings.Contains(err.Error(), orders[4].ID.String()) {
 		t.Errorf("the round reports %v", err)
 	}
+
 	e.Decide()
 	for i, s := range slices.Concat(waiting[:2], waiting[3:]) {
 		now, err := e.Ledger.Stores.Get(t.Context(), s.Account, s.ExternalID)
@@ -281,6 +306,7 @@ func TestRound_OneFailingStoreKeepsNoOtherWaiting(t *testing.T) {
 			t.Errorf("store %d of the others is %s", i, now.State)
 		}
 	}
+
 	for i, o := range orders {
 		if moved := e.Read(o.ID).Status != delivery.Searching; moved != (i != 4) {
 			t.Errorf("order %d is %s", i, e.Read(o.ID).Status)
@@ -292,6 +318,7 @@ func TestRound_OneFailingStoreKeepsNoOtherWaiting(t *testing.T) {
 // refuses what concerns one partition, which stands for it.
 func TestRole_GoesOnForThePartitionsThatAnswer(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Users: &stack.Users{Environment: "sandbox", Passwords: map[string]string{
 		stack.GatewayUser: "a", stack.WorkerUser: "b", stack.ReportingUser: "c", stack.BackupUser: "d", stack.OperatorUser: "e",
 	}}})
@@ -301,6 +328,7 @@ func TestRole_GoesOnForThePartitionsThatAnswer(t *testing.T) {
 	for kept.Order("", time.Now()).ID.Partition() == partition {
 		kept = e.Vendor()
 	}
+
 	for _, v := range []*testenv.Vendor{lost, kept} {
 		v.NewStore("pending", delivery.AwaitingFleetApproval)
 	}
@@ -313,6 +341,7 @@ func TestRole_GoesOnForThePartitionsThatAnswer(t *testing.T) {
 	if err := role.round(t.Context()); !errors.Is(err, ledger.ErrIncomplete) {
 		t.Errorf("the round ended with %v", err)
 	}
+
 	for v, want := range map[*testenv.Vendor]delivery.StoreState{lost: delivery.AwaitingFleetApproval, kept: delivery.Active} {
 		s, err := e.Ledger.Stores.Get(t.Context(), v.Account, "pending")
 		testenv.Must(t, err)

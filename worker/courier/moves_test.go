@@ -121,6 +121,7 @@ func TestPerson_IsAlwaysValid(t *testing.T) {
 		}
 		seen[p.Name] = true
 	}
+
 	if len(seen) < 20 {
 		t.Errorf("only %d different people", len(seen))
 	}
@@ -136,6 +137,7 @@ func TestBetween_LeadsFromTheStoreToTheDropoff(t *testing.T) {
 		}
 		last = part
 	}
+
 	if between(from, to, progress[delivery.Assigned]) != from || between(from, to, progress[delivery.Delivered]) != to {
 		t.Error("the way does not begin at the store and end at the drop-off")
 	}
