@@ -63,6 +63,7 @@ func Open(s Settings) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	ofServer := *options
 	ofServer.Auth.Database, ofServer.MaxOpenConns, ofServer.MaxIdleConns = "", 2, 1
 	conn, err := clickhouse.Open(options)
@@ -70,12 +71,14 @@ func Open(s Settings) (*Archive, error) {
 	if err := errors.Join(err, other); err != nil {
 		return nil, fmt.Errorf("clickhouse: %w", err)
 	}
+
 	a := &Archive{layout: layout{options.Auth.Database, s.Cluster}, address: strings.Join(options.Addr, ","), conn: conn, server: server, books: s.BooksKeys, verified: &atomic.Pointer[verifiedLog]{}}
 	for _, o := range []*clickhouse.Options{options, &ofServer} {
 		if o.TLS != nil {
 			o.TLS.VerifyConnection = a.noteCertificate
 		}
 	}
+
 	return a, nil
 }
 
@@ -148,12 +151,14 @@ func (l layout) readingSettings() clickhouse.Settings {
 	if l.cluster == "" {
 		return reading
 	}
+
 	settings := maps.Clone(reading)
 	settings["select_sequential_consistency"] = 1
 
 	// A replica that is far behind would hide what was stored last.
 	settings["max_replica_delay_for_distributed_queries"] = 300
 	settings["fallback_to_stale_replicas_for_distributed_queries"] = 0
+
 	return settings
 }
 
@@ -175,11 +180,13 @@ func (a *Archive) Each(ctx context.Context, query string, take func(driver.Rows)
 		cancel() // first: else closing would read to the end
 		_ = rows.Close()
 	}()
+
 	for rows.Next() {
 		if err := take(rows); err != nil {
 			return err
 		}
 	}
+
 	return cmp.Or(a.fault(ctx, "select", rows.Err()), ctx.Err())
 }
 
@@ -218,6 +225,7 @@ func (s *Settings) Validate() error {
 	if _, err := s.options(); err != nil || s.ReadURL == "" {
 		return err
 	}
+
 	_, err := s.forReading().options()
 	if err != nil {
 		return fmt.Errorf("read_url: %w", err)
@@ -251,9 +259,11 @@ func (s *Settings) options() (_ *clickhouse.Options, err error) {
 			err = fmt.Errorf("clickhouse: %w", err)
 		}
 	}()
+
 	if s.URL == "" {
 		return nil, errors.New("url: no address of ClickHouse is given")
 	}
+
 	u, err := url.Parse(s.URL)
 	if err != nil { // its text quotes the URL, with the password in it
 		return nil, errors.New("url: not a URL such as http://host:8123 (it is not shown, for it may hold a password)")
@@ -281,14 +291,17 @@ func (s *Settings) options() (_ *clickhouse.Options, err error) {
 	if o.TLS != nil {
 		o.TLS.MinVersion = tls.VersionTLS12
 	}
+
 	if o.Compression == nil { // measured: it pays even on loopback
 		o.Compression = &clickhouse.Compression{Method: clickhouse.CompressionLZ4}
 	}
+
 	o.TransportFunc = func(t *http.Transport) (http.RoundTripper, error) { return verifyingTransport{t}, nil }
 	o.DialTimeout = cmp.Or(o.DialTimeout, defaultDialTimeout)
 	o.MaxOpenConns = cmp.Or(o.MaxOpenConns, defaultOpenConns)
 	o.MaxIdleConns = cmp.Or(o.MaxIdleConns, defaultIdleConns)
 	o.Auth.Database = database
+
 	return o, nil
 }
 
@@ -314,6 +327,7 @@ func dataSourceName(u *url.URL) string {
 		usesTLS := values.Get("secure") != ""
 		full.Host = net.JoinHostPort(u.Hostname(), defaultPorts[u.Scheme][usesTLS])
 	}
+
 	return full.String()
 }
 
@@ -367,15 +381,18 @@ func (a *Archive) fault(ctx context.Context, doing string, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	at := "clickhouse at " + a.address
 	if ended := ctx.Err(); ended != nil {
 		return fmt.Errorf("%s, %s: %w", at, doing, ended)
 	}
+
 	err = delivery.Foreign(withoutURL(err))
 	var code proto.Error
 	if exception := (*clickhouse.Exception)(nil); errors.As(err, &exception) {
 		code = proto.Error(exception.Code)
 	}
+
 	switch {
 	case errors.Is(err, context.DeadlineExceeded): // a limit of the driver's own
 		err = fmt.Errorf("%s, %s: no answer in time: %w", at, doing, err)
@@ -388,10 +405,12 @@ func (a *Archive) fault(ctx context.Context, doing string, err error) error {
 	default:
 		err = fmt.Errorf("%s, %s: %w", at, doing, err)
 	}
+
 	isExcused := a.isOurs != nil && slices.Contains(administrationErrors, code)
 	if slices.Contains(permanentErrors, code) && !isExcused {
 		return err
 	}
+
 	return &unavailable{err}
 }
 
@@ -406,6 +425,7 @@ func (t verifyingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || resp.StatusCode != http.StatusOK {
 		return resp, err
 	}
+
 	// Some proxies keep only one of the two.
 	if resp.Header.Get("X-ClickHouse-Query-Id") != "" || resp.Header.Get("X-ClickHouse-Server-Display-Name") != "" {
 		return resp, nil

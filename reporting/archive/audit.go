@@ -26,12 +26,14 @@ func (a *Archive) KeepAudit(ctx context.Context, days int) error {
 	if days == 0 {
 		wanted, change = "", "REMOVE TTL"
 	}
+
 	var kept string
 	row := a.conn.QueryRow(ctx, "SELECT extract(engine_full, ' TTL (.*?) SETTINGS') FROM system.tables WHERE database = {database:String} AND name = {table:String}",
 		clickhouse.Named("database", a.database), clickhouse.Named("table", a.local(audit.name)))
 	if err := row.Scan(&kept); err != nil || kept == wanted {
 		return a.fault(ctx, "reading system.tables", err)
 	}
+
 	return a.exec(ctx, fmt.Sprintf("ALTER TABLE %s %s %s", a.local(audit.name), a.onCluster(), change+wanted))
 }
 
@@ -51,24 +53,29 @@ func AuditSearch(s url.Values, now time.Time) (wrong []delivery.FieldError) {
 		if s.Get(name) == "" {
 			s.Set(name, dateOf(preset))
 		}
+
 		at, err := time.ParseInLocation(time.DateOnly, s.Get(name), delivery.Istanbul)
 		if err != nil || checkTime(at) != nil {
 			wrong = append(wrong, delivery.FieldError{Field: name, Message: "must be a day such as 2026-11-21"})
 		}
 		return at
 	}
+
 	to := day("to", now)
 	if len(wrong) > 0 {
 		to = now
 	}
+
 	if from := day("from", to.AddDate(0, 0, 1-auditDays)); len(wrong) == 0 && from.After(to) {
 		wrong = append(wrong, delivery.FieldError{Field: "from", Message: "is after the last day"})
 	}
+
 	if id, err := delivery.ParseAccountID(s.Get("about")); err == nil {
 		s.Set("about", id.String())
 	} else if s.Get("about") != "" {
 		wrong = append(wrong, delivery.FieldError{Field: "about", Message: "must be the id of an account, a fleet or an order, a UUID of 36 characters"})
 	}
+
 	return wrong
 }
 
@@ -113,6 +120,7 @@ func auditRows(entries []ledger.AuditEntry) []auditRow {
 			Outcome:    e.Outcome,
 		}
 	}
+
 	return rows
 }
 
@@ -124,6 +132,7 @@ func (a *Archive) AuditEntries(ctx context.Context, s url.Values, limit int) (fo
 			where, args = where+" AND "+condition, append(args, clickhouse.Named(name, value))
 		}
 	}
+
 	err = a.Each(ctx, `SELECT at, id, version, actor, credential, address, request_id, action, account_id, fleet_id, order_id, external_store_id,
 	old_values, new_values, outcome FROM audit WHERE `+where+" ORDER BY at DESC, id LIMIT {limit:UInt32}", func(rows driver.Rows) error {
 		var e ledger.AuditEntry
@@ -133,7 +142,9 @@ func (a *Archive) AuditEntries(ctx context.Context, s url.Values, limit int) (fo
 			&e.Old, &e.New, &e.Outcome)
 		e.Version, e.Account, e.Fleet, e.Order = int(version), delivery.AccountID(account), delivery.FleetID(fleet), delivery.OrderID(order)
 		found = append(found, e)
+
 		return err
 	}, args...)
+
 	return found, err
 }

@@ -19,6 +19,7 @@ func auditOf(id string, version int, at time.Time) ledger.AuditEntry {
 // Of one entry the highest version counts, in whatever order and however often they are stored.
 func TestAudit_OneRowForAnEntryWhateverIsRepeated(t *testing.T) {
 	t.Parallel()
+
 	first, second := auditOf("X", 1, noon), auditOf("X", 2, noon)
 	second.Outcome = "ACCOUNT_NOT_FOUND"
 	for name, order := range map[string][][]ledger.AuditEntry{
@@ -37,6 +38,7 @@ func TestAudit_OneRowForAnEntryWhateverIsRepeated(t *testing.T) {
 			for i := range found {
 				found[i].At = found[i].At.In(noon.Location())
 			}
+
 			if !reflect.DeepEqual(found, []ledger.AuditEntry{second}) {
 				t.Errorf("%+v", found)
 			}
@@ -46,6 +48,7 @@ func TestAudit_OneRowForAnEntryWhateverIsRepeated(t *testing.T) {
 
 func TestAudit_SearchFindsWhatIsAskedForNewestFirst(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	at := func(n int) time.Time { return noon.AddDate(0, 0, n) }
 	fleet, order := delivery.FleetID{7}, delivery.OrderID{8}
@@ -71,6 +74,7 @@ func TestAudit_SearchFindsWhatIsAskedForNewestFirst(t *testing.T) {
 		for _, one := range found {
 			ids.WriteString(one.ID)
 		}
+
 		if ids.String() != c.want {
 			t.Errorf("%s: %q, want %q", c.search, ids.String(), c.want)
 		}
@@ -79,6 +83,7 @@ func TestAudit_SearchFindsWhatIsAskedForNewestFirst(t *testing.T) {
 
 func TestAuditSearch_IsCompletedOrRefused(t *testing.T) {
 	t.Parallel()
+
 	id := account(1).String()
 	for _, c := range []struct{ search, want string }{
 		{"", "from=2026-10-23&to=2026-11-21"}, {"to=2026-11-02", "from=2026-10-04&to=2026-11-02"}, {"from=2026-11-02&actor=x", "actor=x&from=2026-11-02&to=2026-11-21"},
@@ -98,6 +103,7 @@ func TestAuditSearch_IsCompletedOrRefused(t *testing.T) {
 
 func TestAudit_IsKeptAsLongAsIsSaid(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	decisions := "action IN ('" + strings.Join(Decisions, "', '") + "')"
 	count := func() uint64 { return one[uint64](t, a, "SELECT count() FROM audit FINAL WHERE NOT "+decisions) }
@@ -111,6 +117,7 @@ func TestAudit_IsKeptAsLongAsIsSaid(t *testing.T) {
 		}
 		noError(t, a.InsertAgain(t.Context(), &Batch{Audit: entries}))
 	}
+
 	for _, c := range []struct {
 		days int
 		left uint64
@@ -125,6 +132,7 @@ func TestAudit_IsKeptAsLongAsIsSaid(t *testing.T) {
 			t.Errorf("kept for %d days: %d decisions about the books, want %d", c.days, n, len(Decisions))
 		}
 	}
+
 	before := one[string](t, a, "SELECT toString(metadata_modification_time) || engine_full FROM system.tables WHERE database = currentDatabase() AND name = 'audit'")
 	noError(t, a.KeepAudit(t.Context(), 730))
 	if after := one[string](t, a, "SELECT toString(metadata_modification_time) || engine_full FROM system.tables WHERE database = currentDatabase() AND name = 'audit'"); after != before ||

@@ -87,6 +87,7 @@ func Sum(days []DayDigest) Digest {
 	for i := range days {
 		sum.Rows += days[i].Orders.Rows + days[i].Late.Rows
 	}
+
 	text, _ := json.Marshal(days) // numbers and texts only
 	digest := sha256.Sum256(text)
 	sum.SHA256 = hex.EncodeToString(digest[:])
@@ -118,10 +119,12 @@ func DigestOf(rows []RowDigest) Digest {
 		d.add("", false, int64(size), string(part.Sum(nil)))
 		rows = rows[size:]
 	}
+
 	d.finishRows()
 	if len(d.days) == 0 {
 		return Digest{}
 	}
+
 	return d.days[0].Orders
 }
 
@@ -147,6 +150,7 @@ func (a *Archive) LateOfDays(ctx context.Context, from, to time.Time) (late []La
 		if err := rows.Scan(&account, &day, &order, &reportedAt); err != nil {
 			return err
 		}
+
 		late = append(late, LateDelivery{
 			Account: delivery.AccountID(account), CreatedAt: localMidnight(day), Order: delivery.OrderID(order), ReportedAt: reportedAt,
 		})
@@ -155,6 +159,7 @@ func (a *Archive) LateOfDays(ctx context.Context, from, to time.Time) (late []La
 	if err == nil && len(late) > MaxLate {
 		return nil, ErrManyLate
 	}
+
 	return late, err
 }
 
@@ -179,6 +184,7 @@ func (a *Archive) digestAtMost(ctx context.Context, most int64, rowsOf string, a
 	if err != nil {
 		return nil, err
 	}
+
 	if count > most {
 		return []DayDigest{{Orders: Digest{Rows: count}}}, nil
 	}
@@ -217,10 +223,13 @@ GROUP BY business_day, is_late, part ORDER BY business_day, is_late, part` + bou
 		if err := rows.Scan(&day, &isLate, &part, &count, &digest); err != nil {
 			return err
 		}
+
 		d.add(day.Format(time.DateOnly), isLate, count, digest)
 		return nil
 	}, args...)
+
 	d.finishRows()
+
 	return d.days, err
 }
 
@@ -238,6 +247,7 @@ func (d *dayDigester) add(day string, isLate bool, rows int64, digest string) {
 		d.finishRows()
 		d.isLate = isLate
 	}
+
 	if isNewDay {
 		d.days = append(d.days, DayDigest{Day: day})
 	}
@@ -327,6 +337,7 @@ ORDER BY place LIMIT 20` + bounded
 		found = append(found, text)
 		return err
 	}, clickhouse.Named("batch", batch.String()))
+
 	return found, err
 }
 
@@ -347,5 +358,6 @@ func (a *Archive) FirstDay(ctx context.Context) (first time.Time, err error) {
 		}
 		return err
 	})
+
 	return first, err
 }

@@ -39,6 +39,7 @@ func withoutGlobal(sql string) (found []string) {
 		}
 		return strings.ToUpper(tokens[i])
 	}
+
 	context := func(i int) string { return strings.Join(tokens[max(i-6, 0):min(i+8, len(tokens))], " ") }
 
 	for i := range tokens {
@@ -54,6 +55,7 @@ func withoutGlobal(sql string) (found []string) {
 			for slices.Contains([]string{"INNER", "LEFT", "RIGHT", "FULL", "CROSS", "ALL", "ANY", "SEMI", "ANTI", "ASOF", "OUTER"}, at(before)) {
 				before--
 			}
+
 			isAlias := regexp.MustCompile(`^\w+$`).MatchString(at(before))
 			followsSubquery := at(before) == ")" || isAlias && (at(before-1) == ")" || at(before-1) == "AS" && at(before-2) == ")")
 			isFree := at(before) == "GLOBAL" || at(before) == "ARRAY" || at(i-1) == "ARRAY"
@@ -62,11 +64,13 @@ func withoutGlobal(sql string) (found []string) {
 			}
 		}
 	}
+
 	return found
 }
 
 func TestWithoutGlobal_FindsWhatAClusterRefuses(t *testing.T) {
 	t.Parallel()
+
 	for sql, want := range map[string]int{
 		"SELECT 1 FROM orders WHERE status IN ('a', 'b') AND (a, b) IN (('x', 'y'))":                               0,
 		"SELECT 1 FROM orders WHERE a GLOBAL IN (SELECT a FROM late_deliveries)":                                   0,
@@ -90,6 +94,7 @@ func TestWithoutGlobal_FindsWhatAClusterRefuses(t *testing.T) {
 // The schema and the views of a cluster, as ClickHouse's own parser writes them.
 func TestCluster_SubqueriesOfViewsAreGlobal(t *testing.T) {
 	t.Parallel()
+
 	a := idleArchive(t)
 	subqueries := 0
 	for _, statement := range clusterSQL(t) {
@@ -100,6 +105,7 @@ func TestCluster_SubqueriesOfViewsAreGlobal(t *testing.T) {
 		}
 		subqueries += strings.Count(formatted, "GLOBAL")
 	}
+
 	if subqueries < 10 {
 		t.Errorf("%d are GLOBAL", subqueries)
 	}
@@ -108,6 +114,7 @@ func TestCluster_SubqueriesOfViewsAreGlobal(t *testing.T) {
 // The queries in Go, of the whole of reporting.
 func TestCluster_SubqueriesInGoAreGlobal(t *testing.T) {
 	t.Parallel()
+
 	queries, subqueries := 0, 0
 	for _, query := range queriesIn(t, "..") {
 		for _, found := range withoutGlobal(query.text) {
@@ -116,6 +123,7 @@ func TestCluster_SubqueriesInGoAreGlobal(t *testing.T) {
 		queries++
 		subqueries += strings.Count(query.text, "GLOBAL")
 	}
+
 	if queries < 30 || subqueries < 5 {
 		t.Errorf("%d queries were found, %d of them with GLOBAL: the test reads too little", queries, subqueries)
 	}
@@ -135,6 +143,7 @@ func queriesIn(t testing.TB, folder string) (all []goQuery) {
 		if err != nil || entry.IsDir() || !isSource {
 			return err
 		}
+
 		files := gotoken.NewFileSet()
 		file, err := parser.ParseFile(files, path, nil, 0)
 		if err != nil {
@@ -147,18 +156,24 @@ func queriesIn(t testing.TB, folder string) (all []goQuery) {
 			if !isExpression {
 				return true
 			}
+
 			text, isText := textOf(expression, texts, 0)
 			if !isText {
 				return true
 			}
+
 			if strings.Contains(text, "SELECT ") && strings.Contains(text, "FROM ") {
 				all = append(all, goQuery{files.Position(n.Pos()).String(), text})
 			}
+
 			return false // its parts are in it
 		})
+
 		return nil
 	})
+
 	noError(t, err)
+
 	return all
 }
 
@@ -171,6 +186,7 @@ func definitions(file *ast.File) map[string][]ast.Expr {
 			found[identifier.Name] = append(found[identifier.Name], value)
 		}
 	}
+
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.ValueSpec:
@@ -184,8 +200,10 @@ func definitions(file *ast.File) map[string][]ast.Expr {
 				}
 			}
 		}
+
 		return true
 	})
+
 	return found
 }
 
@@ -215,8 +233,10 @@ func textOf(e ast.Expr, texts map[string][]ast.Expr, depth int) (text string, is
 				}
 			}
 		}
+
 		return strings.Join(all, " "), len(all) > 0
 	}
+
 	return "", false
 }
 
@@ -231,6 +251,7 @@ func orName(text string, isText bool) string {
 // there has all of that; other tables are not slowed down.
 func TestCluster_BooksAreStoredWithAQuorum(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	target, err := url.Parse(e.URL)
 	noError(t, err)
@@ -256,6 +277,7 @@ func TestCluster_BooksAreStoredWithAQuorum(t *testing.T) {
 		noError(t, a.InsertEntry(t.Context(), &journal.Entry{Text: `{"sequence":1}`}))
 		noError(t, a.RecordDeliverySets(t.Context(), []DeliverySet{{Target: "x", Name: "y", ChangedAt: noon, DueAt: noon}}))
 	}
+
 	require := func(statement, setting, want string) {
 		t.Helper()
 		mu.Lock()
@@ -273,12 +295,14 @@ func TestCluster_BooksAreStoredWithAQuorum(t *testing.T) {
 		require("INSERT INTO "+table, "insert_quorum", "auto")
 		require("INSERT INTO "+table, "insert_quorum_parallel", "0")
 	}
+
 	require("INSERT INTO orders", "insert_quorum", "")
 	for _, table := range []*table{journalTable, closedOrders, closedDays, deliverySets, identity} {
 		if a.storingSettings(table)["insert_quorum"] != "auto" {
 			t.Errorf("%s is stored without a quorum", table.name)
 		}
 	}
+
 	if a.readingSettings()["select_sequential_consistency"] != 1 || single.readingSettings()["select_sequential_consistency"] != nil {
 		t.Errorf("%v, and on a single server %v", a.readingSettings(), single.readingSettings())
 	}

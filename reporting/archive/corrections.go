@@ -26,6 +26,7 @@ func (c *Correction) sealed() string {
 	if len(c.Sealed) == 0 {
 		return "false"
 	}
+
 	ids := make([]string, len(c.Sealed))
 	for i, id := range c.Sealed {
 		ids[i] = "'" + id.String() + "'"
@@ -67,6 +68,7 @@ func (a *Archive) InsertLate(ctx context.Context, c Correction, late []LateDeliv
 		pairs[i] = fmt.Sprintf("('%s', fromUnixTimestamp64Milli(%d))", l.Order, l.ReportedAt.UnixMilli())
 		places[i] = Place{Account: l.Account, Day: BusinessDay(l.CreatedAt), Order: l.Order}
 	}
+
 	within := PlacesPart(places).within
 
 	return a.fill(ctx, closedOrders, "INSERT INTO closed_orders (batch, "+rowColumns+")"+
@@ -105,7 +107,9 @@ FROM closed_orders WHERE batch = {batch:UUID} ORDER BY toUInt128(order_id), entr
 		err := rows.Scan(&account, &day, &order, &r.Entry, &r.Sign, &r.Cause, &r.Version, &r.Status, &r.Expected, &r.Collection, &r.ReportedAt, &r.Facts)
 		r.Place = readPlace(account, day, order)
 		all = append(all, r)
+
 		return err
 	}, clickhouse.Named("batch", batch.String()), clickhouse.Named("limit", maxClosedRows))
+
 	return all, err
 }

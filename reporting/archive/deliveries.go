@@ -71,7 +71,9 @@ func (a *Archive) eachDeliverySet(ctx context.Context, report, where string, tak
 				*at = time.Time{}
 			}
 		}
+
 		take(s)
+
 		return nil
 	}, args...)
 }

@@ -9,6 +9,7 @@ import (
 // Of each set the highest version counts, and of two processes' rows with one version the one that got further.
 func TestDeliverySets_TheLatestRowCounts(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	at := noon.Add(123 * time.Millisecond).UTC()
 
@@ -45,6 +46,7 @@ func TestDeliverySets_TheLatestRowCounts(t *testing.T) {
 	if all, err = a.DeliverySets(t.Context()); len(all) != 100_000 || err != nil {
 		t.Errorf("%d of 100,000 sets: %v", len(all), err)
 	}
+
 	noError(t, a.exec(t.Context(), "INSERT INTO delivery_sets (target, name) VALUES ('made up', 'one more')"))
 	if all, err = a.DeliverySets(t.Context()); len(all) > 0 || err == nil {
 		t.Errorf("%d of 100,001 sets: %v", len(all), err)

@@ -78,6 +78,7 @@ func MonthPart(month, since time.Time) Part {
 	p.within += ` AND (account_id, business_day, order_id) GLOBAL IN
 	(SELECT account_id, business_day, order_id FROM orders` + stored + ` UNION ALL SELECT account_id, business_day, order_id FROM late_deliveries` + stored + ")"
 	p.args = append(p.args, clickhouse.Named("since", since.UnixMilli()))
+
 	return p
 }
 
@@ -89,6 +90,7 @@ func PlacesPart(places []Place) Part {
 	if len(places) == 0 {
 		return Part{within: "false"}
 	}
+
 	keys := make([]string, len(places))
 	for i, p := range places {
 		keys[i] = fmt.Sprintf("('%s', '%s', '%s')", p.Account, dateOf(p.Day), p.Order)
@@ -118,8 +120,10 @@ ORDER BY toUInt128(order_id) LIMIT {limit:UInt32}` + bounded
 		err := rows.Scan(&account, &day, &order, &d.Booked, &d.Known, &d.BookedVersion, &d.KnownVersion, &d.KnownFacts, &d.BookedSays, &d.KnownSays)
 		d.Place = readPlace(account, day, order)
 		found = append(found, d)
+
 		return err
 	}, append(slices.Clone(p.args), clickhouse.Named("limit", limit))...)
+
 	return found, err
 }
 
@@ -142,8 +146,10 @@ ORDER BY toUInt128(order_id), reported_at LIMIT 10 BY order_id LIMIT {limit:UInt
 		l.Account, l.Order = delivery.AccountID(account), delivery.OrderID(order)
 		l.CreatedAt = readPlace(account, l.CreatedAt, order).Day
 		found = append(found, l)
+
 		return err
 	}, append(slices.Clone(p.args), clickhouse.Named("limit", limit))...)
+
 	return found, err
 }
 
@@ -160,6 +166,7 @@ func (a *Archive) MonthsStoredSince(ctx context.Context, since, before time.Time
 	if !since.IsZero() {
 		stored += " AND stored_at >= fromUnixTimestamp64Milli({since:Int64})"
 	}
+
 	err = a.Each(ctx, `SELECT DISTINCT toStartOfMonth(business_day) AS month FROM
 	(SELECT business_day FROM orders`+stored+` UNION ALL SELECT business_day FROM late_deliveries`+stored+`) ORDER BY month SETTINGS final = 0`,
 		func(rows driver.Rows) error {
@@ -168,6 +175,7 @@ func (a *Archive) MonthsStoredSince(ctx context.Context, since, before time.Time
 			months = append(months, localMidnight(month))
 			return err
 		}, clickhouse.Named("before", dateOf(before)), clickhouse.Named("since", since.UnixMilli()))
+
 	return months, err
 }
 
@@ -177,12 +185,14 @@ func (a *Archive) PlacesOf(ctx context.Context, orders []delivery.OrderID) (plac
 	if len(orders) == 0 {
 		return nil, nil
 	}
+
 	var days []string
 	for _, id := range orders {
 		// An id has the day of the creation in UTC; the local day is the same one or the next.
 		created := time.Unix(int64(id.Day())*86400, 0).UTC()
 		days = append(days, "'"+created.Format(time.DateOnly)+"'", "'"+created.AddDate(0, 0, 1).Format(time.DateOnly)+"'")
 	}
+
 	slices.Sort(days)
 	within := " WHERE business_day IN (" + strings.Join(slices.Compact(days), ", ") + ") AND order_id IN (" + list(orders) + ")"
 
@@ -195,5 +205,6 @@ LIMIT 10000 SETTINGS final = 0`, func(rows driver.Rows) error {
 		places = append(places, readPlace(account, day, order))
 		return err
 	})
+
 	return places, err
 }

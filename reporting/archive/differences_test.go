@@ -12,11 +12,13 @@ import (
 // The log of many years has thousands of batches, and a look names as many orders as it may.
 func TestDiffering_NamesManyBatchesAndPlaces(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	batches := make([]uuid.UUID, 10_000)
 	for i := range batches {
 		batches[i] = uuid.New()
 	}
+
 	places := make([]Place, MaxPlaces)
 	for i := range places {
 		places[i] = Place{Account: delivery.NewAccountID(), Day: BusinessDay(time.Now()), Order: delivery.OrderID(uuid.New())}

@@ -14,6 +14,7 @@ import (
 // and only names, and what is not known of every order, are no facts. Sums are compared in every column.
 func TestDigests_CoverEveryColumn(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	database := one[string](t, a, "SELECT currentDatabase()")
 	columnsOf := func(table string) (names []string) {
@@ -38,6 +39,7 @@ FROM system.columns WHERE database = '`+database+`' AND table = 'closed_orders' 
 		if one[bool](t, a, "SELECT toBool((SELECT "+rowDigest+" FROM closed_orders) != (SELECT "+rowDigest+" FROM "+changed+"))") {
 			both = append(both, column)
 		}
+
 		if one[bool](t, a, "SELECT toBool((SELECT "+factsDigest+" FROM closed_orders) != (SELECT "+factsDigest+" FROM "+changed+"))") {
 			facts = append(facts, column)
 		}
@@ -50,6 +52,7 @@ FROM system.columns WHERE database = '`+database+`' AND table = 'closed_orders' 
 		"picked_up_at delivered_at ended_at payment_type order_amount collection_amount without_courier"); !slices.Equal(facts, want) {
 		t.Errorf("facts are %q, want %q", facts, want)
 	}
+
 	if want := strings.Join(columnsOf("closed_days"), ", "); dayColumns != want {
 		t.Errorf("sums that are compared are %q, want %q", dayColumns, want)
 	}
@@ -58,10 +61,12 @@ FROM system.columns WHERE database = '`+database+`' AND table = 'closed_orders' 
 // The digest of rows does not depend on their order, and on nothing else than the rows.
 func TestDigestOf_IsThatOfASetOfRows(t *testing.T) {
 	t.Parallel()
+
 	var rows []RowDigest
 	for i := range 1000 {
 		rows = append(rows, sha256.Sum256(fmt.Append(nil, i)))
 	}
+
 	whole := DigestOf(rows)
 	if whole.Rows != 1000 || whole.SHA256 == "" {
 		t.Fatalf("%+v", whole)
@@ -71,6 +76,7 @@ func TestDigestOf_IsThatOfASetOfRows(t *testing.T) {
 	for i, r := range rows {
 		reversed[len(rows)-1-i] = r
 	}
+
 	if got := DigestOf(reversed); got != whole {
 		t.Errorf("in another order it is %+v, was %+v", got, whole)
 	}
@@ -85,6 +91,7 @@ func TestDigestOf_IsThatOfASetOfRows(t *testing.T) {
 			t.Errorf("%s: the digest is the same", name)
 		}
 	}
+
 	if got := DigestOf(nil); got != (Digest{}) {
 		t.Errorf("of no rows it is %+v", got)
 	}
@@ -93,6 +100,7 @@ func TestDigestOf_IsThatOfASetOfRows(t *testing.T) {
 // Go and ClickHouse digest the same rows alike, also those whose own digests end with zeros.
 func TestDigestOf_IsWhatClickHouseComputes(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	const rows = 2_000 // one in 256 ends with a zero
 	noError(t, a.exec(t.Context(), fmt.Sprintf("INSERT INTO closed_orders (sign, external_order_id) SELECT 1, toString(number) FROM numbers(%d)", rows)))
@@ -106,9 +114,11 @@ func TestDigestOf_IsWhatClickHouseComputes(t *testing.T) {
 		if digest[sha256.Size-1] == 0 {
 			endWithZero++
 		}
+
 		digests = append(digests, digest)
 		return err
 	}))
+
 	if len(digests) != rows || endWithZero == 0 {
 		t.Fatalf("%d rows, of which %d have a digest that ends with a zero", len(digests), endWithZero)
 	}

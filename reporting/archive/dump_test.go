@@ -30,6 +30,7 @@ func nobody(uint64) {}
 // that replace each other and all; loaded twice they count once.
 func TestDump_LoadsTheSameRows(t *testing.T) {
 	t.Parallel()
+
 	from, to := newArchive(t), newArchive(t)
 	var all []*delivery.Order
 	for i := range 100 {
@@ -39,6 +40,7 @@ func TestDump_LoadsTheSameRows(t *testing.T) {
 		}
 		all = append(all, o)
 	}
+
 	all = append(all, newOrder(account(1), 1000, noon, delivery.Failed), newOrder(account(2), 1001, noon, delivery.Cancelled))
 	b := batchOf(all...)
 	at := noon.Add(123 * time.Millisecond)
@@ -47,6 +49,7 @@ func TestDump_LoadsTheSameRows(t *testing.T) {
 		{Account: account(1), EventID: "evt_1", Event: delivery.StoreActivated, At: at, State: "delivered", Attempt: 3, HTTPStatus: 200, Milliseconds: 7, Partition: 3, Entry: "1-2", Line: 1},
 		{Account: account(1), EventID: "evt_2", Order: all[0].ID, At: at, State: "undelivered", Error: "çöktü; \"x\"\n", Replay: true, Probe: true, Partition: 3, Entry: "1-2", Line: 2},
 	}
+
 	b.Audit = []ledger.AuditEntry{auditOf("X", 1, at), auditOf("X", 2, at), auditOf("Y", 1, at)}
 	noError(t, from.Insert(t.Context(), b))
 	noError(t, from.InsertAgain(t.Context(), b)) // rows that replace each other
@@ -58,6 +61,7 @@ func TestDump_LoadsTheSameRows(t *testing.T) {
 		{Target: "erp", Name: "2026-11-closing-000001", Version: 1, ChangedAt: at, DueAt: at},
 		{Target: "erp", Name: "2026-11-closing-000001", Version: 2, ChangedAt: at, DueAt: at, Folder: "f", Manifest: "m", Report: "{}", DeliveredAt: at, AnnouncedAt: at, Error: "çöktü"},
 	}))
+
 	noError(t, from.NoteReconciliation(t.Context(), &Reconciliation{At: at, From: noon, To: noon, Orders: 100, Differences: 1}))
 	for range 2 {
 		for _, table := range Tables() {
@@ -66,6 +70,7 @@ func TestDump_LoadsTheSameRows(t *testing.T) {
 			noError(t, err)
 			noError(t, to.Load(t.Context(), table, &file, rows, nobody))
 		}
+
 		requireStored(t, to, noon.AddDate(-2, 0, 0), noon, all...)
 		for _, table := range Tables() {
 			sum := "SELECT sum(cityHash64(toString(tuple(*)))) + count() FROM " + table + " SETTINGS final = 1"
@@ -83,11 +88,13 @@ var notInBackups = map[string]string{
 
 func TestDump_HasEveryTable(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	tables := one[[]string](t, a, "SELECT arraySort(groupArray(name)) FROM system.tables WHERE database = currentDatabase() AND engine NOT LIKE '%View'")
 	if len(tables) <= len(notInBackups) {
 		t.Fatalf("the database has the tables %q", tables)
 	}
+
 	for _, name := range tables {
 		columns := one[[]string](t, a, "SELECT groupArray(name) FROM (SELECT name FROM system.columns WHERE database = currentDatabase() AND table = '"+name+"' AND default_kind NOT IN ('ALIAS', 'MATERIALIZED') ORDER BY position)")
 		listed, err := rowTable(name)
@@ -97,16 +104,19 @@ func TestDump_HasEveryTable(t *testing.T) {
 			}
 			continue
 		}
+
 		if err != nil {
 			t.Errorf("%s is in no backup: add it to rowTables, or to notInBackups with a reason", name)
 			continue
 		}
+
 		for _, column := range columns {
 			if listed.index(column) < 0 {
 				t.Errorf("%s.%s is in no backup", name, column)
 			}
 		}
 	}
+
 	for name := range notInBackups {
 		if !slices.Contains(tables, name) {
 			t.Errorf("%s is left out of backups, and there is no such table", name)
@@ -131,6 +141,7 @@ func optimizeProxy(t *testing.T, clickHouse string) (address string, passed *ato
 		if err != nil {
 			return
 		}
+
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		if !bytes.Contains(body, []byte("OPTIMIZE")) {
 			merging.RLock()
@@ -145,10 +156,13 @@ func optimizeProxy(t *testing.T, clickHouse string) (address string, passed *ato
 			forward.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context()))) // whoever asks may have gone
 			passed.Add(1)
 		}
+
 		merge()
 		<-r.Context().Done()
 	}))
+
 	t.Cleanup(proxy.Close)
+
 	return proxy.URL, passed
 }
 
@@ -156,6 +170,7 @@ func optimizeProxy(t *testing.T, clickHouse string) (address string, passed *ato
 // than any answer may; a restore into empty tables needs none.
 func TestLoad_WaitsForNoAnswerOfMerges(t *testing.T) {
 	t.Parallel()
+
 	from := newArchive(t)
 	months := []time.Time{noon, noon.AddDate(0, -1, 0)}
 	for range 3 {
@@ -163,6 +178,7 @@ func TestLoad_WaitsForNoAnswerOfMerges(t *testing.T) {
 			noError(t, from.exec(t.Context(), "INSERT INTO closed_orders (batch, account_id, posted_day, order_id, entry, sign) SELECT generateUUIDv4(), generateUUIDv4(), toDate('"+dateOf(month)+"'), generateUUIDv4(), 1, 1"))
 		}
 	}
+
 	var file bytes.Buffer
 	rows, err := from.Dump(t.Context(), "closed_orders", &file, nobody)
 	noError(t, err)
@@ -178,6 +194,7 @@ func TestLoad_WaitsForNoAnswerOfMerges(t *testing.T) {
 	if n := passed.Load(); n != 0 {
 		t.Errorf("%d merges were asked for after a load into an empty table", n)
 	}
+
 	noError(t, direct.exec(t.Context(), "INSERT INTO closed_orders SELECT * FROM closed_orders"))
 	noError(t, a.deduplicate(t.Context(), closedOrders, 2*time.Second))
 	if n := passed.Load(); n != int32(len(months)) {
@@ -190,6 +207,7 @@ func TestLoad_WaitsForNoAnswerOfMerges(t *testing.T) {
 
 func TestLoad_RefusesWhatIsNotWhole(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	noError(t, a.Insert(t.Context(), batchOf(newOrder(account(1), 1, noon), newOrder(account(1), 2, noon))))
 	var file bytes.Buffer
@@ -212,6 +230,7 @@ func TestLoad_RefusesWhatIsNotWhole(t *testing.T) {
 			t.Errorf("%s: it was loaded", name)
 		}
 	}
+
 	if _, err := a.Dump(t.Context(), "schema_migrations", io.Discard, nobody); err == nil {
 		t.Error("a table that no backup has was copied")
 	}

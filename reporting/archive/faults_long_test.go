@@ -15,6 +15,7 @@ import (
 // A reader that is cut off says so: half a day must not look like a whole one.
 func TestStored_ClickHouseKilledWhileReading(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.DedicatedClickHouse(t)
 	a := newArchiveIn(t, e)
 	b := &Batch{}
@@ -26,6 +27,7 @@ func TestStored_ClickHouseKilledWhileReading(t *testing.T) {
 		row.ExternalOrderID = hex.EncodeToString(random)
 		b.Orders = append(b.Orders, row)
 	}
+
 	noError(t, a.Insert(t.Context(), b))
 	n := 0
 	err := a.Stored(t.Context(), Selection{From: noon, To: noon}, func(*Stored) error {

@@ -18,6 +18,7 @@ import (
 // The end of a context is reported as such: nobody should wait for ClickHouse then.
 func TestArchive_ContextEnds(t *testing.T) {
 	t.Parallel()
+
 	a := idleArchive(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -25,6 +26,7 @@ func TestArchive_ContextEnds(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || errors.Is(err, delivery.ErrUnavailable) {
 		t.Error(err)
 	}
+
 	// In the middle of the rows.
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()
@@ -38,11 +40,13 @@ func TestArchive_ContextEnds(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || n > 900_000 {
 		t.Errorf("%d rows, then %v", n, err)
 	}
+
 	noError(t, a.Ping(t.Context()))
 }
 
 func TestArchive_AddressWithoutClickHouse(t *testing.T) {
 	t.Parallel()
+
 	a, err := Open(Settings{URL: "http://finance:SECRET@127.0.0.1:1"})
 	noError(t, err)
 	ctx := t.Context()
@@ -60,11 +64,13 @@ func TestArchive_AddressWithoutClickHouse(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	noError(t, a.Close())
 }
 
 func TestArchive_WithoutDatabaseOrTables(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	a := open(t, e, e.NewDatabase(t))
 	noError(t, a.Ping(t.Context()))
@@ -81,6 +87,7 @@ func TestArchive_WithoutDatabaseOrTables(t *testing.T) {
 // Each cannot change anything, and says what is wrong with a query.
 func TestEach_Refusals(t *testing.T) {
 	t.Parallel()
+
 	a := idleArchive(t)
 	for query, want := range map[string]string{
 		"SELECT nothing FROM orders": "nothing",
@@ -92,6 +99,7 @@ func TestEach_Refusals(t *testing.T) {
 			t.Errorf("%s: %v", query, err)
 		}
 	}
+
 	// A fault after the first rows.
 	n := 0
 	err := a.Each(t.Context(), "SELECT throwIf(number = 200000, 'too far'), repeat('x', 100) FROM numbers(1000000) SETTINGS max_block_size = 1000",
@@ -105,6 +113,7 @@ func TestEach_Refusals(t *testing.T) {
 // part of a cluster.
 func TestFault_Kinds(t *testing.T) {
 	t.Parallel()
+
 	a, err := Open(Settings{URL: "http://finance:SECRET@ch.example:8123"})
 	noError(t, err)
 	exception := func(code int32, name string) error {
@@ -134,6 +143,7 @@ func TestFault_Kinds(t *testing.T) {
 			t.Errorf("%v: %v", c.cause, got)
 		}
 	}
+
 	if err := a.fault(t.Context(), "insert", nil); err != nil {
 		t.Error(err)
 	}
@@ -142,6 +152,7 @@ func TestFault_Kinds(t *testing.T) {
 // What a server says is quoted, but not without end.
 func TestFault_CutsWhatTheServerSays(t *testing.T) {
 	t.Parallel()
+
 	a, err := Open(Settings{URL: "http://ch.example:8123"})
 	noError(t, err)
 	foreign := strings.Repeat("x\xff\x00\r\n", 12_000)

@@ -38,6 +38,7 @@ func asked(t testing.TB, e *testserver.ClickHouse, statement string, parameters 
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	noError(t, err)
+
 	return strings.TrimSpace(string(body)), resp.StatusCode == http.StatusOK
 }
 
@@ -65,6 +66,7 @@ func engineFor(t testing.TB, file, user string, fill func(a *Archive)) *testserv
 	fill(a)
 	e.Kill(t)
 	e.StartAs(t, testserver.ReadRights(t, file, user))
+
 	return e
 }
 
@@ -75,6 +77,7 @@ func storeTwice(t testing.TB, a *Archive) {
 	for _, table := range []string{"orders", "order_events", "late_deliveries"} {
 		noError(t, a.exec(t.Context(), "SYSTEM STOP MERGES "+table))
 	}
+
 	for reached := range len(toDelivered) + 1 {
 		var orders []*delivery.Order
 		for i := range 10 {
@@ -82,6 +85,7 @@ func storeTwice(t testing.TB, a *Archive) {
 			o.OrderAmount, o.Payment.CollectionAmount = money(10000), money(10000)
 			orders = append(orders, o)
 		}
+
 		b := batchOf(orders...)
 		noError(t, a.InsertAgain(t.Context(), b))
 		noError(t, a.InsertAgain(t.Context(), b))
@@ -114,6 +118,7 @@ var toolSettings = map[string]url.Values{
 // versions are stored, and can do nothing else.
 func TestBI_PlainSQLIsRightAndNothingElseIsSeen(t *testing.T) {
 	t.Parallel()
+
 	e := engineFor(t, biFile, "bi", func(a *Archive) { storeTwice(t, a) })
 
 	for query, want := range map[string]string{
@@ -147,9 +152,11 @@ func TestBI_PlainSQLIsRightAndNothingElseIsSeen(t *testing.T) {
 				t.Errorf("%s: %q", query, answer)
 			}
 		}
+
 		for _, table := range append(Tables(), "schema_migrations", "identity") {
 			refused(t, e, "SELECT * FROM delivery."+table, nil, "ACCESS_DENIED")
 		}
+
 		refused(t, e, "SELECT * FROM delivery.order_ledger(from='2026-11-01', to='2026-11-30', account='', fleet='', store='')", nil, "ACCESS_DENIED")
 	})
 
@@ -176,6 +183,7 @@ func TestBI_PlainSQLIsRightAndNothingElseIsSeen(t *testing.T) {
 			name, value, _ := strings.Cut(s, "=")
 			refused(t, e, "SELECT 1", url.Values{name: {value}}, "SETTING_CONSTRAINT_VIOLATION", "READONLY")
 		}
+
 		refused(t, e, "SELECT * FROM numbers(2000000)", url.Values{"default_format": {"JSON"}}, "TOO_MANY_ROWS_OR_BYTES")
 		refused(t, e, "SELECT count() FROM numbers(2000000000) WHERE NOT ignore(number)", url.Values{"default_format": {"JSON"}}, "TOO_MANY_ROWS")
 	})
@@ -193,6 +201,7 @@ func askWithDriver(t *testing.T, e *testserver.ClickHouse) {
 		Addr: []string{address.Host}, Protocol: clickhouse.HTTP, Auth: clickhouse.Auth{Database: "delivery_finance"},
 		Settings: clickhouse.Settings{"limit": 1000},
 	})
+
 	noError(t, err)
 	defer conn.Close()
 
@@ -209,6 +218,7 @@ func askWithDriver(t *testing.T, e *testserver.ClickHouse) {
 // cannot change a table; the one who reads can only read.
 func TestUsers_EachDoesItsOwn(t *testing.T) {
 	t.Parallel()
+
 	day := BusinessDay(noon)
 	e := engineFor(t, usersFile, "reporting_write", func(a *Archive) { storeTwice(t, a) })
 	a := open(t, e, "delivery")
@@ -244,6 +254,7 @@ func TestUsers_EachDoesItsOwn(t *testing.T) {
 		"INSERT INTO delivery.identity SELECT 9, 'production', 'x', now64(3)", "INSERT INTO delivery.schema_migrations SELECT 1, 'x', 'y', now64(3)",
 		"CREATE OR REPLACE VIEW delivery_finance.live_orders AS SELECT 1", "SELECT * FROM url('http://127.0.0.1:1/', 'TSV', 'a String')",
 	}
+
 	for _, statement := range definitions {
 		refused(t, e, statement, nil, "ACCESS_DENIED")
 	}
@@ -257,10 +268,12 @@ func TestUsers_EachDoesItsOwn(t *testing.T) {
 	if n := one[uint64](t, a, "SELECT count() FROM journal"); n != 1 {
 		t.Errorf("the journal has %d rows", n)
 	}
+
 	more := []string{
 		"INSERT INTO delivery.journal (text) VALUES ('x')", "INSERT INTO delivery.orders (status) VALUES ('x')", "DELETE FROM delivery.orders WHERE 1",
 		"ALTER TABLE delivery.orders DELETE WHERE 1", "ALTER TABLE delivery.audit MODIFY TTL day + toIntervalDay(1)", "OPTIMIZE TABLE delivery.orders",
 	}
+
 	for _, statement := range append(definitions, more...) {
 		refused(t, e, statement, nil, "ACCESS_DENIED")
 	}
@@ -269,6 +282,7 @@ func TestUsers_EachDoesItsOwn(t *testing.T) {
 // The user who migrates makes both databases, whatever is in them, and nothing beside them.
 func TestUsers_OneMigrates(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.DedicatedClickHouse(t)
 	e.Kill(t)
 	e.StartAs(t, testserver.ReadRights(t, usersFile, "reporting_migrate"))
@@ -281,11 +295,13 @@ func TestUsers_OneMigrates(t *testing.T) {
 	if orders, ok := asked(t, e, "SELECT count() FROM delivery_finance.live_orders", nil); !ok || orders != "0" {
 		t.Error(orders)
 	}
+
 	noError(t, a.exec(t.Context(), "DELETE FROM schema_migrations WHERE name = 'views'"))
 	applied, err := a.Migrate(t.Context())
 	if err != nil || !slices.Equal(applied, []string{"views"}) {
 		t.Errorf("%v, %v", applied, err)
 	}
+
 	refused(t, e, "CREATE DATABASE another", nil, "ACCESS_DENIED")
 	refused(t, e, "SELECT * FROM url('http://127.0.0.1:1/', 'TSV', 'a String')", nil, "ACCESS_DENIED")
 }
@@ -294,6 +310,7 @@ func TestUsers_OneMigrates(t *testing.T) {
 // another way (testserver.StartAs).
 func TestUsers_StatementsParse(t *testing.T) {
 	t.Parallel()
+
 	a := idleArchive(t)
 	for _, file := range []string{biFile, usersFile} {
 		for _, statement := range statementsOfFile(t, file) {
@@ -317,5 +334,6 @@ func statementsOfFile(t testing.TB, file string) (all []string) {
 			all = append(all, statement)
 		}
 	}
+
 	return all
 }

@@ -37,6 +37,7 @@ func (a *Archive) CheckOwner(ctx context.Context, o Owner) error {
 	if err != nil {
 		return err
 	}
+
 	if current == nil {
 		return a.belongsToNobody()
 	}
@@ -50,13 +51,16 @@ func (a *Archive) CheckEnvironment(ctx context.Context, environment string) erro
 	if err != nil {
 		return err
 	}
+
 	if current == nil {
 		return a.belongsToNobody()
 	}
+
 	if current.Environment != environment {
 		return fmt.Errorf("database %s of clickhouse at %s: %w: it is that of %s, and this is %s. %s",
 			a.database, a.address, ErrOtherOwner, current.Environment, environment, ownDatabaseAdvice)
 	}
+
 	return nil
 }
 
@@ -76,6 +80,7 @@ func (a *Archive) compareOwner(current *owned, o Owner) error {
 	if current.Environment == o.Environment {
 		advice += fmt.Sprintf(". Only if this ledger takes the place of that one, which was lost without a backup: `reporting migrate --take-over %s`", current.Ledger)
 	}
+
 	return fmt.Errorf("database %s of clickhouse at %s: %w: it is that of ledger %s of %s since %s, and this is ledger %s of %s. %s",
 		a.database, a.address, ErrOtherOwner, current.Ledger, current.Environment, current.since.In(delivery.Istanbul).Format(time.DateOnly),
 		o.Ledger, o.Environment, advice)
@@ -89,11 +94,13 @@ func (a *Archive) Claim(ctx context.Context, o Owner) error {
 	if err != nil {
 		return err
 	}
+
 	if current == nil {
 		if err := a.writeOwner(ctx, 1, o); err != nil {
 			return err
 		}
 	}
+
 	return a.CheckOwner(ctx, o)
 }
 
@@ -111,9 +118,11 @@ func (a *Archive) TakeOver(ctx context.Context, from string, o Owner) (taken boo
 	case current.Environment != o.Environment, current.Ledger != from:
 		return false, a.compareOwner(current, o)
 	}
+
 	if err := a.writeOwner(ctx, current.number+1, o); err != nil {
 		return false, err
 	}
+
 	return true, a.CheckOwner(ctx, o)
 }
 
@@ -129,10 +138,12 @@ func (a *Archive) owner(ctx context.Context) (current *owned, err error) {
 	if err != nil || !exists {
 		return nil, err
 	}
+
 	err = a.Each(ctx, "SELECT number, environment, ledger, since FROM identity ORDER BY number DESC, since, ledger LIMIT 1", func(rows driver.Rows) error {
 		current = &owned{}
 		return rows.Scan(&current.number, &current.Environment, &current.Ledger, &current.since)
 	})
+
 	return current, err
 }
 

@@ -18,13 +18,16 @@ var (
 
 func TestOwner_OthersAreRefusedWithBothNames(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	if err := a.CheckOwner(t.Context(), mine); !errors.Is(err, ErrIncomplete) {
 		t.Errorf("nobody's: %v", err)
 	}
+
 	for range 2 {
 		noError(t, a.Claim(t.Context(), mine))
 	}
+
 	noError(t, a.CheckOwner(t.Context(), mine))
 
 	for other, takesOver := range map[Owner]bool{sandboxes: false, second: true} {
@@ -33,21 +36,25 @@ func TestOwner_OthersAreRefusedWithBothNames(t *testing.T) {
 				t.Errorf("%s of %v: %v", name, other, err)
 				continue
 			}
+
 			for _, want := range []string{a.database, mine.Ledger + " of production since 20", other.Ledger + " of " + other.Environment, "a database of its own"} {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%s of %v: no %q in %v", name, other, want, err)
 				}
 			}
+
 			if strings.Contains(err.Error(), "--take-over "+mine.Ledger) != takesOver {
 				t.Errorf("%s of %v: %v", name, other, err)
 			}
 		}
 	}
+
 	noError(t, a.CheckOwner(t.Context(), mine))
 }
 
 func TestOwner_OneOfManyWins(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	database := newArchive(t).database
 	owners := []Owner{mine, sandboxes, second}
@@ -57,6 +64,7 @@ func TestOwner_OneOfManyWins(t *testing.T) {
 		a := open(t, e, database)
 		running.Go(func() { failures[i] = a.Claim(t.Context(), o) })
 	}
+
 	running.Wait()
 	a := open(t, e, database)
 	owned := 0
@@ -69,6 +77,7 @@ func TestOwner_OneOfManyWins(t *testing.T) {
 			t.Errorf("%v owns it, and was told %v", o, failures[i])
 		}
 	}
+
 	if owned != 1 {
 		t.Errorf("it belongs to %d: %v", owned, failures)
 	}
@@ -76,10 +85,12 @@ func TestOwner_OneOfManyWins(t *testing.T) {
 
 func TestOwner_TakeOver(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	if taken, err := a.TakeOver(t.Context(), mine.Ledger, second); err == nil || taken {
 		t.Errorf("nobody's: %t %v", taken, err)
 	}
+
 	noError(t, a.Claim(t.Context(), mine))
 	for _, c := range []struct {
 		from  string
@@ -101,6 +112,7 @@ func TestOwner_TakeOver(t *testing.T) {
 			t.Errorf("%+v: %t %v", c, taken, err)
 		}
 	}
+
 	noError(t, a.CheckOwner(t.Context(), mine))
 }
 
@@ -108,6 +120,7 @@ func TestOwner_TakeOver(t *testing.T) {
 // of the same ledger, and whatever it went through.
 func TestOwner_TravelsWithTheRows(t *testing.T) {
 	t.Parallel()
+
 	from, to := newArchive(t), newArchive(t)
 	noError(t, from.Claim(t.Context(), mine))
 	_, err := from.TakeOver(t.Context(), mine.Ledger, second)
@@ -125,6 +138,7 @@ func TestOwner_TravelsWithTheRows(t *testing.T) {
 
 func TestCheck_NamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	a := open(t, e, e.NewDatabase(t))
 	s := ownOf(t, a)
@@ -134,14 +148,17 @@ func TestCheck_NamesWhatIsMissing(t *testing.T) {
 		if !errors.Is(err, ErrIncomplete) || !strings.HasSuffix(err.Error(), "missing are "+strings.Join(names, ", ")) || !strings.Contains(err.Error(), "`reporting migrate`") {
 			t.Error(err)
 		}
+
 		if !errors.Is(a.CheckOwner(t.Context(), mine), ErrIncomplete) {
 			t.Error("it has an owner")
 		}
 	}
+
 	var names []string
 	for _, f := range s.files {
 		names = append(names, f.name)
 	}
+
 	names = append(names, viewsName)
 	want(names...)
 	noError(t, a.makeDatabase(t.Context()))
@@ -161,6 +178,7 @@ func TestCheck_NamesWhatIsMissing(t *testing.T) {
 // of a page.
 func TestForPeople(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	ours := false
 	a := newArchive(t).ForPeople(func() bool { return ours })
@@ -170,6 +188,7 @@ func TestForPeople(t *testing.T) {
 	if err := a.Ping(t.Context()); !isUnavailable(err) {
 		t.Error(err)
 	}
+
 	ours = true
 	_, err := a.JournalRows(t.Context())
 	noError(t, err)

@@ -94,6 +94,7 @@ func (a *Archive) insert(ctx context.Context, b *Batch, once bool) error {
 			return nil
 		})
 	}
+
 	return group.Wait()
 }
 
@@ -103,6 +104,7 @@ func (a *Archive) insertRows(ctx context.Context, t *table, columns []reflect.Va
 		settings["insert_deduplicate"] = 1
 		settings["insert_deduplication_token"] = token(t.name, columns)
 	}
+
 	rows := columns[0].Len()
 	err := a.send(ctx, t, settings, rows, func(i int, to driver.BatchColumn) error { return to.Append(columns[i].Interface()) })
 	return a.fault(ctx, fmt.Sprintf("insert of %d rows into %s", rows, t.name), err)
@@ -116,6 +118,7 @@ func (a *Archive) send(ctx context.Context, t *table, settings clickhouse.Settin
 		// Else the driver would ask for them before every insert.
 		described[i] = clickhouse.ColumnNameAndType{Name: c.name, Type: c.kind}
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, insertTimeout)
 	defer cancel()
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(settings), clickhouse.WithColumnNamesAndTypes(described))
@@ -124,15 +127,18 @@ func (a *Archive) send(ctx context.Context, t *table, settings clickhouse.Settin
 		return err
 	}
 	defer func() { _ = batch.Close() }() // gives the connection back after an error
+
 	for i, c := range t.columns {
 		if err := fill(i, batch.Column(i)); err != nil {
 			return fmt.Errorf("column %s: %w", c.name, err)
 		}
+
 		// Columns of unequal length would be sent as nothing, without an error.
 		if n := batch.Columns()[i].Rows(); n != rows {
 			return fmt.Errorf("column %s has %d values for %d rows", c.name, n, rows)
 		}
 	}
+
 	return batch.Send()
 }
 
@@ -182,6 +188,7 @@ func (a *Archive) Dump(ctx context.Context, table string, out io.Writer, progres
 	if err != nil {
 		return 0, err
 	}
+
 	flush := func() error {
 		var buffer proto.Buffer
 		if err := block.Encode(&buffer, 0); err != nil { // revision 0 is the format of files
@@ -190,11 +197,14 @@ func (a *Archive) Dump(ctx context.Context, table string, out io.Writer, progres
 		if _, err := out.Write(buffer.Buf); err != nil {
 			return err
 		}
+
 		written += uint64(block.Rows())
 		progress(written)
 		block, err = t.newBlock()
+
 		return err
 	}
+
 	var values []any // pointers, which the block takes, too
 	// The names of the results must not hide the columns.
 	query := "SELECT " + t.list("CAST(%[1]s AS %[2]s) AS %[1]s") + " FROM " + table + " SETTINGS final = 0, prefer_column_name_to_alias = 1"
@@ -204,20 +214,25 @@ func (a *Archive) Dump(ctx context.Context, table string, out io.Writer, progres
 				values = append(values, reflect.New(column.ScanType()).Interface())
 			}
 		}
+
 		if err := rows.Scan(values...); err != nil {
 			return err
 		}
 		if err := block.Append(values...); err != nil || block.Rows() < rowsAtOnce {
 			return err
 		}
+
 		return flush()
 	})
+
 	if err == nil && block.Rows() > 0 {
 		err = flush()
 	}
+
 	if err != nil {
 		err = fmt.Errorf("dump of %s: %w", table, err)
 	}
+
 	return written, err
 }
 
@@ -238,6 +253,7 @@ func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uin
 	if err != nil {
 		return err
 	}
+
 	// What an interrupted restore had loaded would count twice where rows do not replace each other.
 	mayRepeat := false
 	if t.appended {
@@ -256,10 +272,12 @@ func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uin
 		if block.Rows() == 0 {
 			return fmt.Errorf("load of %s after %d of %d rows: an empty block", table, loaded, rows)
 		}
+
 		held, err := t.columnsOf(block)
 		if err != nil {
 			return fmt.Errorf("load of %s: %w", table, err)
 		}
+
 		err = a.send(ctx, held, a.storingSettings(t), block.Rows(), func(i int, to driver.BatchColumn) error {
 			for row := range block.Rows() {
 				if err := to.AppendRow(block.Columns[i].Row(row, false)); err != nil {
@@ -271,11 +289,14 @@ func (a *Archive) Load(ctx context.Context, table string, in io.Reader, rows uin
 		if err != nil {
 			return a.fault(ctx, "load of "+table, err)
 		}
+
 		loaded += uint64(block.Rows())
 	}
+
 	if mayRepeat && rows > 0 {
 		return a.deduplicate(ctx, t, answerWithin)
 	}
+
 	return nil
 }
 
@@ -307,6 +328,7 @@ func (a *Archive) deduplicate(ctx context.Context, t *table, answerWithin time.D
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -381,5 +403,6 @@ func (t *table) columnsOf(block *blocks.Block) (*table, error) {
 		}
 		held.columns = append(held.columns, t.columns[j])
 	}
+
 	return held, nil
 }

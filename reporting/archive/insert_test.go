@@ -14,16 +14,19 @@ import (
 //rule:finance/database-delivery-tables-orders-and
 func TestInsert_SameBatchTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	var all []*delivery.Order
 	for i := range 200 {
 		all = append(all, newOrder(account(i%7), i, noon.AddDate(0, -(i%14), 0), toDelivered[:i%6]...))
 	}
+
 	b := batchOf(all...)
 	for range 2 {
 		noError(t, a.Insert(t.Context(), b))
 		requireStored(t, a, noon.AddDate(-2, 0, 0), noon, all...)
 	}
+
 	noError(t, a.InsertAgain(t.Context(), b))
 	requireStored(t, a, noon.AddDate(-2, 0, 0), noon, all...)
 }
@@ -32,19 +35,23 @@ func TestInsert_SameBatchTwiceCountsOnce(t *testing.T) {
 // a single server otherwise.
 func TestInsert_ClusterRecognisesRepetitions(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	for _, table := range []string{"orders", "order_events"} {
 		noError(t, a.exec(t.Context(), "ALTER TABLE "+table+" MODIFY SETTING non_replicated_deduplication_window = 1000"))
 	}
+
 	a.cluster = "main"
 	var all []*delivery.Order
 	for i := range 200 {
 		all = append(all, newOrder(account(i%7), i, noon.AddDate(0, -(i%14), 0), toDelivered[:i%6]...))
 	}
+
 	b := batchOf(all...)
 	for range 3 {
 		noError(t, a.Insert(t.Context(), b))
 	}
+
 	// In every month.
 	if n := one[uint64](t, a, "SELECT count() FROM orders"); n != 200 {
 		t.Errorf("%d rows of orders are stored", n)
@@ -52,17 +59,20 @@ func TestInsert_ClusterRecognisesRepetitions(t *testing.T) {
 	if n := one[uint64](t, a, "SELECT count() FROM order_events"); n != uint64(len(b.Events)) {
 		t.Errorf("%d rows of events are stored, %d were sent", n, len(b.Events))
 	}
+
 	// Once more, they are stored again and count once all the same.
 	noError(t, a.InsertAgain(t.Context(), b))
 	if n := one[uint64](t, a, "SELECT count() FROM orders"); n == 200 {
 		t.Error("InsertAgain stored nothing")
 	}
+
 	requireStored(t, a, noon.AddDate(-2, 0, 0), noon, all...)
 	// Only equal content is ever dropped.
 	o := newOrder(account(1), 1000, noon)
 	for _, name := range []string{"A", "B", "A"} {
 		noError(t, a.Insert(t.Context(), &Batch{Orders: []Order{OrderOf(o, &delivery.Store{Name: name})}}))
 	}
+
 	if n := one[uint64](t, a, "SELECT count() FROM orders WHERE order_id = '"+o.ID.String()+"'"); n != 2 {
 		t.Errorf("%d rows, sent were two that differ, one of them twice", n)
 	}
@@ -71,6 +81,7 @@ func TestInsert_ClusterRecognisesRepetitions(t *testing.T) {
 // A token changes with every column of every row, and with where a value ends.
 func TestToken_StandsForTheWholeContent(t *testing.T) {
 	t.Parallel()
+
 	o := newOrder(account(1), 1, noon, toDelivered...)
 	row := OrderOf(o, kebap)
 	rows := func(change func(*Order)) []Order {
@@ -78,11 +89,13 @@ func TestToken_StandsForTheWholeContent(t *testing.T) {
 		change(&second)
 		return []Order{row, second}
 	}
+
 	tokenOf := func(rows []Order) string {
 		values, err := orders.values(reflect.ValueOf(rows))
 		noError(t, err)
 		return token(orders.name, values)
 	}
+
 	seen := map[string]string{tokenOf(rows(func(*Order) {})): "nothing"}
 	for what, change := range map[string]func(*Order){
 		"account": func(o *Order) { o.Account[15]++ }, "id": func(o *Order) { o.ID[0]++ }, "version": func(o *Order) { o.Version++ },
@@ -105,6 +118,7 @@ func TestToken_StandsForTheWholeContent(t *testing.T) {
 		}
 		seen[token] = what
 	}
+
 	if len(seen) < len(orders.columns)+2 {
 		t.Errorf("%d tokens for %d columns", len(seen), len(orders.columns))
 	}
@@ -112,6 +126,7 @@ func TestToken_StandsForTheWholeContent(t *testing.T) {
 
 func TestInsert_VersionsOutOfOrder(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	var all []*delivery.Order
 	var rows []Order
@@ -124,6 +139,7 @@ func TestInsert_VersionsOutOfOrder(t *testing.T) {
 		}
 		events = append(events, EventsOf(o)...)
 	}
+
 	random := rand.New(rand.NewPCG(testserver.Seed(t), 0))
 	for range 2 {
 		random.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
@@ -132,6 +148,7 @@ func TestInsert_VersionsOutOfOrder(t *testing.T) {
 			noError(t, a.Insert(t.Context(), &Batch{Orders: rows[i*100 : i*100+100], Events: events[i*100 : i*100+100]}))
 		}
 	}
+
 	// After a restored backup the history goes another way, in later versions.
 	before := newOrder(account(1), 1000, noon, delivery.Assigned, delivery.PickingUp)
 	after := newOrder(account(1), 1000, noon, delivery.Assigned, delivery.Cancelled)
@@ -140,11 +157,13 @@ func TestInsert_VersionsOutOfOrder(t *testing.T) {
 	for _, o := range []*delivery.Order{after, before} {
 		noError(t, a.Insert(t.Context(), batchOf(o)))
 	}
+
 	requireStored(t, a, noon, noon, append(all, after)...)
 }
 
 func TestInsert_KeepsEveryValue(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	long := strings.Repeat("çğıöşü", 83) + "İI"
 	texts := []string{"", "Şişli Çığırtkan", "🥙🇹🇷\u200d", long, "a\tb\nc\\d'e\"f`;--", "=1+1", "\x00", "  "}
@@ -156,6 +175,7 @@ func TestInsert_KeepsEveryValue(t *testing.T) {
 		time.Date(2026, 12, 31, 21, 0, 0, 0, time.UTC), // the first moment of 2027 there
 		time.Date(2000, 1, 1, 0, 0, 0, 0, delivery.Istanbul),
 	}
+
 	var all []*delivery.Order
 	for i := range 240 {
 		o := newOrder(account(i%5), i, times[i%len(times)], toDelivered[:i%6]...)
@@ -167,6 +187,7 @@ func TestInsert_KeepsEveryValue(t *testing.T) {
 		}
 		all = append(all, o)
 	}
+
 	noError(t, a.Insert(t.Context(), batchOf(all...)))
 	requireStored(t, a, time.Date(2000, 1, 1, 0, 0, 0, 0, delivery.Istanbul), noon.AddDate(5, 0, 0), all...)
 	for day, query := range map[string]string{
@@ -179,6 +200,7 @@ func TestInsert_KeepsEveryValue(t *testing.T) {
 			t.Errorf("%s has the day %q", query, got)
 		}
 	}
+
 	// What the reports add up, by the engine's own arithmetic.
 	var sum int64
 	for _, o := range all {
@@ -186,6 +208,7 @@ func TestInsert_KeepsEveryValue(t *testing.T) {
 			sum += o.Payment.CollectionAmount.Minor
 		}
 	}
+
 	if got := one[int64](t, a, "SELECT toInt64(sum(expected_collection) * 100) FROM orders FINAL"); got != sum {
 		t.Errorf("%d kuruş are expected, the orders say %d", got, sum)
 	}
@@ -196,6 +219,7 @@ func TestInsert_KeepsEveryValue(t *testing.T) {
 
 func TestInsert_LateDeliveriesAndOutcomes(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	o := newOrder(account(1), 1, noon)
 	full := Outcome{
@@ -203,6 +227,7 @@ func TestInsert_LateDeliveriesAndOutcomes(t *testing.T) {
 		Order: o.ID, State: "delivered", Attempt: 14, HTTPStatus: 204, Error: "süre aşımı", Milliseconds: 9_999,
 		Replay: true, Probe: true, Partition: 1023, Entry: "1795000000000-12", Line: 7,
 	}
+
 	bare := Outcome{Account: o.Account, At: noon, EventID: "evt_x", State: "notSent", Entry: "1-1"}
 	b := &Batch{
 		Late:     []LateDelivery{{Account: o.Account, CreatedAt: o.CreatedAt, Order: o.ID, ReportedAt: noon.Add(2 * time.Hour)}},
@@ -211,11 +236,13 @@ func TestInsert_LateDeliveriesAndOutcomes(t *testing.T) {
 	if b.Rows() != 4 {
 		t.Errorf("%d rows", b.Rows())
 	}
+
 	noError(t, a.Insert(t.Context(), b))
 	noError(t, a.InsertAgain(t.Context(), b))
 	if got := one[string](t, a, "SELECT toString(reported_at) FROM late_deliveries FINAL"); got != "2026-11-21 14:00:00.000" {
 		t.Error(got)
 	}
+
 	const row = `SELECT arrayStringConcat([toString(account_id), toString(day), event_id, event, ifNull(toString(order_id), 'none'), toString(at), state,
 		toString(attempt), toString(http_status), error, toString(milliseconds), toString(replay), toString(probe), toString(partition), entry, toString(line)], '|')
 		FROM webhook_outcomes FINAL WHERE attempt `
@@ -223,6 +250,7 @@ func TestInsert_LateDeliveriesAndOutcomes(t *testing.T) {
 		"|2026-11-21 12:00:00.001|delivered|14|204|süre aşımı|9999|true|true|1023|1795000000000-12|7"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
+
 	if got, want := one[string](t, a, row+"= 0"), o.Account.String()+"|2026-11-21|evt_x||none|2026-11-21 12:00:00.000|notSent|0|0||0|false|false|0|1-1|0"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
@@ -232,6 +260,7 @@ func TestInsert_LateDeliveriesAndOutcomes(t *testing.T) {
 // anything is sent.
 func TestInsert_RefusesWhatClickHouseCannotHold(t *testing.T) {
 	t.Parallel()
+
 	a := idleArchive(t)
 	good := newOrder(account(1), 1, noon, delivery.Assigned)
 	for want, spoil := range map[string]func(*Batch){
@@ -251,6 +280,7 @@ func TestInsert_RefusesWhatClickHouseCannotHold(t *testing.T) {
 			t.Errorf("%q: %v", want, err)
 		}
 	}
+
 	if n := one[uint64](t, a, "SELECT (SELECT count() FROM orders) + (SELECT count() FROM order_events)"); n != 0 {
 		t.Errorf("%d rows are stored", n)
 	}
@@ -258,11 +288,13 @@ func TestInsert_RefusesWhatClickHouseCannotHold(t *testing.T) {
 
 func TestInsert_MoreRowsThanOneInsertTakes(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	b := &Batch{}
 	for i := range rowsAtOnce + 1 {
 		b.Orders = append(b.Orders, OrderOf(newOrder(account(i%100), i, noon), nil))
 	}
+
 	noError(t, a.Insert(t.Context(), b))
 	noError(t, a.Insert(t.Context(), &Batch{}))
 	if n := one[uint64](t, a, "SELECT count() FROM orders FINAL"); n != rowsAtOnce+1 {

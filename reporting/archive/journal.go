@@ -53,6 +53,7 @@ FROM journal SETTINGS max_block_size = %[5]d, max_threads = 1`,
 		all.Add(row)
 		return nil
 	})
+
 	return all, err
 }
 
@@ -68,15 +69,18 @@ func (a *Archive) SumForeign(ctx context.Context, log []string) (count int, sum 
 			if err := rows.Scan(&digest); err != nil {
 				return err
 			}
+
 			if !isOfLog[digest] {
 				count++
 				all.Write([]byte(digest))
 			}
 			return nil
 		})
+
 	if count > 0 {
 		sum = hex.EncodeToString(all.Sum(nil))
 	}
+
 	return count, sum, err
 }
 
@@ -119,6 +123,7 @@ func (h *headReader) get(ctx context.Context) (*journal.Entry, error) {
 	case last == nil:
 		return nil, nil // no head is known
 	}
+
 	return journal.ParseHead(*last), nil
 }
 
@@ -135,11 +140,13 @@ func (a *Archive) Journal(ctx context.Context) ([]journal.Entry, error) {
 			return nil, err
 		}
 	}
+
 	last := a.verified.Load()
 	isUnchanged, err := a.isUnchanged(ctx, last, head)
 	if err != nil {
 		return nil, err
 	}
+
 	if isUnchanged {
 		return last.entries, nil
 	}
@@ -148,6 +155,7 @@ func (a *Archive) Journal(ctx context.Context) ([]journal.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	chain, err := rows.Follow(head)
 	_, isMissing := errors.AsType[*journal.MissingError](err)
 	if isMissing {
@@ -156,13 +164,16 @@ func (a *Archive) Journal(ctx context.Context) ([]journal.Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the log of the books: %w", err)
 	}
+
 	if !chain.Foreign.AreNone() {
 		return nil, fmt.Errorf("%w (%w)", errBooksNotWhole, &ForeignRowsError{chain.Foreign})
 	}
 	if chain.Unstored {
 		return nil, fmt.Errorf("%w: an entry of the books' log is being stored", delivery.ErrUnavailable)
 	}
+
 	a.verified.Store(&verifiedLog{head: digestOf(head), rows: setOf(chain.Rows), entries: chain.Entries})
+
 	return chain.Entries, nil
 }
 
@@ -204,6 +215,7 @@ func (a *Archive) isUnchanged(ctx context.Context, last *verifiedLog, head *jour
 		isOther = isOther || !last.rows[digest]
 		return err
 	})
+
 	return !isOther && found == len(last.rows), err
 }
 

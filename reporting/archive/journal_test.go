@@ -15,6 +15,7 @@ import (
 // Redis is away, by the head that was read last.
 func TestJournal_EndsWithTheHead(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	a.books = journal.NewKeys("sandbox", "k1", map[string][]byte{"k1": bytes.Repeat([]byte{1}, 32)})
 	var all []journal.Entry
@@ -25,6 +26,7 @@ func TestJournal_EndsWithTheHead(t *testing.T) {
 		all = append(all, e)
 		previous = e.Seal()
 	}
+
 	noError(t, a.InsertEntry(t.Context(), &all[0]))
 
 	head, away := "", error(nil)
@@ -35,6 +37,7 @@ func TestJournal_EndsWithTheHead(t *testing.T) {
 			t.Errorf("%d entries, %v", len(entries), err)
 		}
 	}
+
 	read(1, nil) // Redis is not asked
 
 	a.UseHead(func(context.Context) (string, error) { return head, away })
@@ -50,6 +53,7 @@ func TestJournal_EndsWithTheHead(t *testing.T) {
 	if _, err := a.Journal(t.Context()); !errors.As(err, &missing) || missing.From != 2 {
 		t.Error(err)
 	}
+
 	away = errors.New("another error")
 	read(0, away)
 
@@ -61,6 +65,7 @@ func TestJournal_EndsWithTheHead(t *testing.T) {
 // is seen.
 func TestJournal_IsVerifiedAgainWhenARowHasChanged(t *testing.T) {
 	t.Parallel()
+
 	a := newArchive(t)
 	keys := journal.NewKeys("sandbox", "k1", map[string][]byte{"k1": bytes.Repeat([]byte{1}, 32)})
 	a.books = keys
@@ -73,6 +78,7 @@ func TestJournal_IsVerifiedAgainWhenARowHasChanged(t *testing.T) {
 		previous = e.Seal()
 		noError(t, a.InsertEntry(t.Context(), &e))
 	}
+
 	read := func() error {
 		entries, err := a.Journal(t.Context())
 		if err == nil && len(entries) != 3 {
@@ -80,6 +86,7 @@ func TestJournal_IsVerifiedAgainWhenARowHasChanged(t *testing.T) {
 		}
 		return err
 	}
+
 	noError(t, read())
 
 	a.books = journal.Keys{} // nothing can be verified any more
@@ -96,10 +103,12 @@ func TestJournal_IsVerifiedAgainWhenARowHasChanged(t *testing.T) {
 		if err := read(); !errors.Is(err, journal.ErrNoKeys) {
 			t.Errorf("%s: %v", what, err)
 		}
+
 		noError(t, a.exec(t.Context(), "TRUNCATE TABLE journal"))
 		for i := range all {
 			noError(t, a.InsertEntry(t.Context(), &all[i]))
 		}
+
 		noError(t, read())
 	}
 
@@ -107,6 +116,7 @@ func TestJournal_IsVerifiedAgainWhenARowHasChanged(t *testing.T) {
 	if err := read(); !errors.Is(err, journal.ErrNoKeys) {
 		t.Errorf("a head is known: %v", err)
 	}
+
 	a.books = keys
 	noError(t, read())
 }

@@ -76,9 +76,11 @@ func idleArchive(t testing.TB) *Archive {
 		noError(t, err)
 		idle.archive = a
 	})
+
 	if idle.archive == nil {
 		t.Fatal("the shared archive could not be made")
 	}
+
 	return idle.archive
 }
 
@@ -121,6 +123,7 @@ func newOrder(account delivery.AccountID, n int, created time.Time, reached ...d
 		Status:    delivery.Searching,
 		Version:   delivery.FirstVersion(created),
 	}
+
 	for i, s := range reached {
 		at := created.Add(time.Duration(i+1) * time.Minute)
 		o.Version = delivery.NextVersion(o.Version, at, 0)
@@ -129,11 +132,14 @@ func newOrder(account delivery.AccountID, n int, created time.Time, reached ...d
 		if s == delivery.Failed {
 			c.Failure = delivery.CustomerRefused
 		}
+
 		if s == delivery.Cancelled {
 			c.Cancel = delivery.CustomerRequest
 		}
+
 		o.Changes = append(o.Changes, c)
 	}
+
 	return o
 }
 
@@ -173,18 +179,22 @@ func requireStored(t testing.TB, a *Archive, from, to time.Time, want ...*delive
 		}
 		found[s.Order] = s
 	}
+
 	for _, o := range want {
 		s := found[o.ID]
 		if s == nil {
 			t.Errorf("order %s is missing", o.ID)
 			continue
 		}
+
 		row := OrderOf(o, nil)
 		for _, d := range s.Differences(&row, EventsOf(o)) {
 			t.Errorf("order %s: %s", o.ID, d)
 		}
+
 		delete(found, o.ID)
 	}
+
 	for _, s := range found {
 		t.Errorf("nobody stored %s", s.Describe())
 	}

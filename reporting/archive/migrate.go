@@ -73,6 +73,7 @@ func (a *Archive) Check(ctx context.Context) error {
 	for _, m := range missing {
 		names = append(names, m.name)
 	}
+
 	return fmt.Errorf("database %s of clickhouse at %s: %w: missing are %s", a.database, a.address, ErrIncomplete, strings.Join(names, ", "))
 }
 
@@ -97,6 +98,7 @@ func (a *Archive) migrate(ctx context.Context, s *schema) (applied []string, err
 			applied = append(applied, m.name)
 		}
 	}
+
 	return applied, nil
 }
 
@@ -174,9 +176,12 @@ func (a *Archive) recorded(ctx context.Context) (*recorded, error) {
 			return fmt.Errorf("database %s of clickhouse at %s: number %d was applied as %s and as %s, whose contents differ",
 				a.database, a.address, version, f.name, other.name)
 		}
+
 		found.files[version] = f
+
 		return nil
 	})
+
 	return found, err
 }
 
@@ -190,6 +195,7 @@ func (a *Archive) checkLayout(ctx context.Context) (exists bool, err error) {
 	if err := row.Scan(&tables, &replicated); err != nil {
 		return false, a.fault(ctx, "reading system.tables", err)
 	}
+
 	switch {
 	case tables == 0:
 		return false, nil
@@ -198,6 +204,7 @@ func (a *Archive) checkLayout(ctx context.Context) (exists bool, err error) {
 	case !replicated && a.cluster != "":
 		return false, fmt.Errorf("database %s of clickhouse at %s was made for a single server, the settings name cluster %s", a.database, a.address, a.cluster)
 	}
+
 	return true, nil
 }
 
@@ -242,6 +249,7 @@ func (s *schema) missing(found *recorded) (missing []*migration, err error) {
 		case version == 0:
 			return nil, fmt.Errorf("%s has the number 0", f.name)
 		}
+
 		if file := s.files[version-1]; file.checksum != f.checksum {
 			return nil, fmt.Errorf("%s has been changed since it was applied as %s (SHA-256 %s, was %s): a file that was applied is never edited, a new one is added",
 				file.name, f.name, file.checksum, f.checksum)
@@ -260,6 +268,7 @@ func (s *schema) missing(found *recorded) (missing []*migration, err error) {
 	case newerFiles:
 		return nil, fmt.Errorf("%w, which has not made its views yet: run `reporting migrate` of that release", errNewer)
 	}
+
 	return append(missing, s.views), nil
 }
 
@@ -275,6 +284,7 @@ func (a *Archive) apply(ctx context.Context, s *schema, m *migration) (applied b
 			return false, err
 		}
 	}
+
 	return true, a.record(ctx, m)
 }
 
@@ -317,10 +327,12 @@ func (l layout) readNumbered() (found []*migration, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
+
 	for i, e := range entries {
 		if !strings.HasPrefix(e.Name(), fmt.Sprintf("%04d_", i+1)) {
 			return nil, fmt.Errorf("schema: %q has the place of number %d", e.Name(), i+1)
 		}
+
 		source, err := schemaFiles.ReadFile("schema/" + e.Name())
 		if err != nil {
 			return nil, fmt.Errorf("schema: %w", err)
@@ -329,8 +341,10 @@ func (l layout) readNumbered() (found []*migration, err error) {
 		if err != nil {
 			return nil, err
 		}
+
 		found = append(found, m)
 	}
+
 	return found, nil
 }
 
@@ -367,13 +381,17 @@ func (l layout) readViews() (*migration, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if len(statements) == 0 { // it has only templates
 			continue
 		}
+
 		views.parts = append(views.parts, part{"views/" + e.Name(), statements})
 		sql.WriteString(strings.Join(statements, ";\n") + ";\n")
 	}
+
 	views.checksum = digest(sql.String())
+
 	return views, nil
 }
 
@@ -493,8 +511,10 @@ func render(file *template.Template) ([]string, error) {
 	for i := range all {
 		all[i] = strings.TrimSpace(all[i])
 	}
+
 	if rest := all[len(all)-1]; rest != "" {
 		return nil, fmt.Errorf("schema: %s: no semicolon after %.40q", file.Name(), rest)
 	}
+
 	return slices.DeleteFunc(all, func(statement string) bool { return statement == "" }), nil
 }

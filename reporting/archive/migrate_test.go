@@ -23,12 +23,14 @@ func firstFiles(s *schema, n int) *schema {
 
 func TestMigrate_FromEveryEarlierState(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	files := len(own(t).files)
 	for n := range files + 1 {
 		if !testserver.Long && n != ordersEnd {
 			continue
 		}
+
 		a := open(t, e, e.NewDatabase(t))
 		s := ownOf(t, a)
 		o := newOrder(account(1), n, noon, toDelivered...)
@@ -38,6 +40,7 @@ func TestMigrate_FromEveryEarlierState(t *testing.T) {
 				t.Fatalf("%d of %d files: %v %v", len(applied), n, applied, err)
 			}
 		}
+
 		if n >= ordersEnd {
 			noError(t, a.Insert(t.Context(), batchOf(o)))
 		}
@@ -54,12 +57,14 @@ func TestMigrate_FromEveryEarlierState(t *testing.T) {
 		if n >= ordersEnd {
 			requireStored(t, a, noon, noon, o)
 		}
+
 		requireOwnViews(t, a)
 		recorded := one[string](t, a, "SELECT arrayStringConcat(groupArray(name), ' ') FROM (SELECT name FROM schema_migrations FINAL ORDER BY applied_at, version)")
 		var names []string
 		for _, f := range s.files {
 			names = append(names, f.name)
 		}
+
 		if recorded != strings.Join(append(names, viewsName), " ") {
 			t.Errorf("recorded: %s", recorded)
 		}
@@ -70,17 +75,20 @@ func TestMigrate_FromEveryEarlierState(t *testing.T) {
 // it is after the last, and none is recorded, so that each is run again.
 func TestMigrate_AfterACrashBetweenStatements(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	total := 0
 	for _, m := range own(t).all() {
 		total += len(m.statements())
 	}
+
 	crashes := []int{total}
 	if testserver.Long {
 		for n := range total {
 			crashes = append(crashes, n)
 		}
 	}
+
 	for _, crash := range crashes {
 		a := open(t, e, e.NewDatabase(t))
 		noError(t, a.makeDatabase(t.Context()))
@@ -95,9 +103,11 @@ func TestMigrate_AfterACrashBetweenStatements(t *testing.T) {
 			}
 			left = max(left-len(statements), 0)
 		}
+
 		if _, err := a.Migrate(t.Context()); err != nil {
 			t.Errorf("after a crash at statement %d: %v", crash, err)
 		}
+
 		o := newOrder(account(1), 1, noon)
 		noError(t, a.Insert(t.Context(), batchOf(o)))
 		requireStored(t, a, noon, noon, o)
@@ -110,6 +120,7 @@ func TestMigrate_AfterACrashBetweenStatements(t *testing.T) {
 // process made.
 func TestMigrate_TheSlowerOfTwoIsKilled(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	a := open(t, e, e.NewDatabase(t))
 	s := ownOf(t, a)
@@ -128,12 +139,14 @@ func TestMigrate_TheSlowerOfTwoIsKilled(t *testing.T) {
 			}
 		}
 	}
+
 	requireOwnViews(t, a)
 }
 
 // The slower one stops as soon as the other one has done it all.
 func TestMigrate_LooksAgainBeforeEachFile(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	a := open(t, e, e.NewDatabase(t))
 	noError(t, a.makeDatabase(t.Context()))
@@ -141,6 +154,7 @@ func TestMigrate_LooksAgainBeforeEachFile(t *testing.T) {
 		{"views/first.sql", []string{"INSERT INTO schema_migrations SELECT " + fmt.Sprint(viewsRelease) + ", 'views', 'both have this', now64(3)"}}, // as the other process does
 		{"views/second.sql", []string{"CREATE VIEW second AS SELECT 1"}},
 	}}
+
 	applied, err := a.migrate(t.Context(), &schema{views: views})
 	if err != nil || len(applied) != 0 {
 		t.Error(applied, err)
@@ -153,11 +167,13 @@ func TestMigrate_LooksAgainBeforeEachFile(t *testing.T) {
 // Of several at once, one that is killed at any moment leaves what the others end.
 func TestMigrate_OneOfSeveralIsKilled(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	rounds := 1
 	if testserver.Long {
 		rounds = 30
 	}
+
 	for round := range rounds {
 		database := e.NewDatabase(t)
 		var running sync.WaitGroup
@@ -169,11 +185,13 @@ func TestMigrate_OneOfSeveralIsKilled(t *testing.T) {
 				if i == 0 {
 					time.AfterFunc(time.Duration((round+1)*97%1000)*time.Millisecond, kill)
 				}
+
 				if _, err := a.Migrate(ctx); err != nil && ctx.Err() == nil {
 					t.Error(err)
 				}
 			})
 		}
+
 		running.Wait()
 		a := open(t, e, database)
 		requireOwnViews(t, a)
@@ -196,6 +214,7 @@ func changedViews(release uint32) *migration {
 // The way back from a release that added a table, a column and a column of a view.
 func TestMigrate_ToleratesWhatANewerProgramAdded(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	database := e.NewDatabase(t)
 	newer := open(t, e, database)
@@ -205,16 +224,19 @@ CREATE TABLE IF NOT EXISTS next_release (account_id UUID) ENGINE = MergeTree ORD
 ALTER TABLE orders ADD COLUMN IF NOT EXISTS next_release LowCardinality(String);
 ALTER TABLE order_events ADD COLUMN IF NOT EXISTS next_release UInt64;
 `)
+
 	noError(t, err)
 	_, err = newer.Migrate(t.Context())
 	noError(t, err)
 	if applied, err := newer.migrate(t.Context(), later(s, []*migration{next}, changedViews(viewsRelease+1))); err != nil || len(applied) != 2 {
 		t.Fatal(applied, err)
 	}
+
 	a := open(t, e, database)
 	if applied, err := a.Migrate(t.Context()); err != nil || len(applied) != 0 {
 		t.Fatal(applied, err)
 	}
+
 	o := newOrder(account(1), 1, noon)
 	noError(t, a.Insert(t.Context(), batchOf(o)))
 	requireStored(t, a, noon, noon, o)
@@ -225,6 +247,7 @@ ALTER TABLE order_events ADD COLUMN IF NOT EXISTS next_release UInt64;
 
 func TestMigrate_WhoseViewsAreReplaced(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	one := &migration{version: 1, name: "0001_one.sql", checksum: "one"}
 	two := &migration{version: 2, name: "0002_two.sql", checksum: "two"}
@@ -254,6 +277,7 @@ func TestMigrate_WhoseViewsAreReplaced(t *testing.T) {
 			noError(t, a.record(t.Context(), m))
 			time.Sleep(5 * time.Millisecond) // the last one counts
 		}
+
 		_, missing, err := a.look(t.Context(), &schema{files: files, views: now})
 		if slices.Contains(missing, now) != c.replaced || errors.Is(err, errNewer) != c.newer || err != nil && !c.newer {
 			t.Errorf("%s: %d are missing: %v", name, len(missing), err)
@@ -264,6 +288,7 @@ func TestMigrate_WhoseViewsAreReplaced(t *testing.T) {
 // A release that has other views replaces those of the one before, once.
 func TestMigrate_ReplacesChangedViews(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	a := open(t, e, e.NewDatabase(t))
 	s := ownOf(t, a)
@@ -276,11 +301,13 @@ func TestMigrate_ReplacesChangedViews(t *testing.T) {
 			t.Error(applied, err)
 		}
 	}
+
 	requireOwnViews(t, a)
 }
 
 func TestMigrate_RefusesWhatItCannotKnow(t *testing.T) {
 	t.Parallel()
+
 	files := own(t).files
 	changed := *files[1]
 	changed.checksum = digest("changed")
@@ -318,11 +345,13 @@ func TestMigrate_RefusesTheOtherLayout(t *testing.T) {
 
 func TestMigrate_SaysWhatFailed(t *testing.T) {
 	t.Parallel()
+
 	a := idleArchive(t)
 	err := a.run(t.Context(), part{"0001_bad.sql", []string{"SELECT 1", "CREATE TABLE x (a Nonsense) ENGINE = Memory"}})
 	if err == nil || !strings.Contains(err.Error(), "schema 0001_bad.sql") || !strings.Contains(err.Error(), "Nonsense") {
 		t.Error(err)
 	}
+
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := a.Migrate(ended); !errors.Is(err, context.Canceled) {

@@ -11,6 +11,7 @@ import (
 // A database goes from test to test.
 func TestNewArchive_HasAnEmptyDatabaseAsMigrated(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	pool := t.TempDir() // nobody else's, so that the database that was returned is the one that is given
 	newArchive := func(t *testing.T) *Archive {
@@ -24,11 +25,13 @@ func TestNewArchive_HasAnEmptyDatabaseAsMigrated(t *testing.T) {
 			e.Exec(t, fmt.Sprintf("INSERT INTO %s.%s SELECT * FROM generateRandom() LIMIT 2", used, table))
 		}
 	})
+
 	t.Run("given again", func(t *testing.T) {
 		changed = newArchive(t).database
 		if changed != used {
 			t.Errorf("%s was given, not %s, which was returned", changed, used)
 		}
+
 		for _, table := range tablesWithRows(t, e, changed) {
 			count := e.Exec(t, fmt.Sprintf("SELECT count() FROM %s.%s", changed, table))
 			if count != "0\n" {
@@ -38,6 +41,7 @@ func TestNewArchive_HasAnEmptyDatabaseAsMigrated(t *testing.T) {
 
 		e.Exec(t, fmt.Sprintf("DROP VIEW %s.batch_days", changed))
 	})
+
 	t.Run("not given again", func(t *testing.T) {
 		other := newArchive(t).database
 		if other == changed {

@@ -132,9 +132,11 @@ func OrderOf(o *delivery.Order, s *delivery.Store) Order {
 		CourierName:    delivery.AbbreviateName(o.Courier.Name),
 		WithoutCourier: o.Status == delivery.Delivered && o.Courier.IsZero(),
 	}
+
 	if s != nil {
 		row.StoreName, row.TaxNumber = s.Name, s.TaxNumber
 	}
+
 	for i := range o.Changes { // a status is reached once at most; skipped steps have changes of their own
 		switch c := &o.Changes[i]; {
 		case c.Kind != delivery.StatusReached:
@@ -148,6 +150,7 @@ func OrderOf(o *delivery.Order, s *delivery.Store) Order {
 			row.EndedAt, row.Failure, row.Cancel = c.At, c.Failure, c.Cancel
 		}
 	}
+
 	return row
 }
 
@@ -161,10 +164,12 @@ func EventOf(o *delivery.Order, version uint64) (Event, bool) {
 	if delivery.Sequence(version) == 1 {
 		return e, version == delivery.FirstVersion(o.CreatedAt)
 	}
+
 	c, ok := o.At(version)
 	if !ok || c.Version != version {
 		return Event{}, false
 	}
+
 	e.Kind, e.Status, e.At, e.Failure, e.Cancel = c.Kind, c.Status, c.At, c.Failure, c.Cancel
 	switch c.Kind {
 	case delivery.CourierNamed, delivery.CourierReplaced:
@@ -173,6 +178,7 @@ func EventOf(o *delivery.Order, version uint64) (Event, bool) {
 		e.ETA = c.ETA
 	case delivery.StatusReached: // its row has the status alone
 	}
+
 	return e, true
 }
 
@@ -305,6 +311,7 @@ func (t *table) values(rows reflect.Value) ([]reflect.Value, error) {
 	for i := range t.columns {
 		all[i], add[i] = t.columns[i].gather(row.Field(t.columns[i].field), rows.Len())
 	}
+
 	for n := range rows.Len() {
 		row.Set(rows.Index(n))
 		for i := range add {
@@ -313,6 +320,7 @@ func (t *table) values(rows reflect.Value) ([]reflect.Value, error) {
 			}
 		}
 	}
+
 	return all, nil
 }
 
@@ -351,6 +359,7 @@ func (c *column) gather(field reflect.Value, n int) (values reflect.Value, add f
 	case "UInt16":
 		return gather(c, field, n, narrow[uint16])
 	}
+
 	switch field.Interface().(type) {
 	case delivery.Status:
 		return gather(c, field, n, func(s delivery.Status) (_ string, set bool, err error) {
@@ -369,6 +378,7 @@ func (c *column) gather(field reflect.Value, n int) (values reflect.Value, add f
 	case delivery.PaymentType:
 		return gather(c, field, n, func(t delivery.PaymentType) (string, bool, error) { return t.String(), true, nil })
 	}
+
 	return gather(c, field, n, unchanged[string])
 }
 
@@ -382,6 +392,7 @@ func gather[F, V any](c *column, field reflect.Value, n int, convert func(F) (va
 		pointers = make([]*V, n)
 		all = reflect.ValueOf(pointers)
 	}
+
 	return all, func(i int) (err error) {
 		var set bool
 		if values[i], set, err = convert(*from); set && c.nullable {
@@ -412,6 +423,7 @@ func printed(value reflect.Value) string {
 	if value.Kind() == reflect.Pointer && value.IsNil() {
 		return ""
 	}
+
 	switch v := reflect.Indirect(value).Interface().(type) {
 	case int64:
 		return time.UnixMilli(v).In(delivery.Istanbul).Format("2006-01-02 15:04:05.000")

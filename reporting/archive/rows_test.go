@@ -10,6 +10,7 @@ import (
 //rule:states/a-delivered-without-a-courier
 func TestOrderOf_FollowsTheHistory(t *testing.T) {
 	t.Parallel()
+
 	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
 	for _, c := range []struct {
 		reached                              []delivery.Status
@@ -29,14 +30,17 @@ func TestOrderOf_FollowsTheHistory(t *testing.T) {
 			!row.EndedAt.Equal(c.endedAt) || row.Failure != c.failure || row.Cancel != c.cancel {
 			t.Errorf("%v: %+v", c.reached, row)
 		}
+
 		if row.Status != o.Status || row.Version != o.Version || !row.UpdatedAt.Equal(at(len(c.reached))) ||
 			row.StoreName != kebap.Name || row.TaxNumber != kebap.TaxNumber || row.ID != o.ID || row.Fleet != o.Fleet.ID {
 			t.Errorf("%v: %+v", c.reached, row)
 		}
+
 		if p := PlaceOf(o); p != (Place{o.Account, time.Date(2026, 11, 21, 0, 0, 0, 0, delivery.Istanbul), o.ID}) {
 			t.Errorf("%+v", p)
 		}
 	}
+
 	for courier, without := range map[string]bool{"": true, "Mehmet Yılmaz": false} {
 		o := newOrder(account(1), 1, noon, toDelivered...)
 		o.Courier.Name = courier
@@ -44,6 +48,7 @@ func TestOrderOf_FollowsTheHistory(t *testing.T) {
 			t.Errorf("courier %q: %+v", courier, row)
 		}
 	}
+
 	if row := OrderOf(newOrder(account(1), 1, noon, toDelivered[:4]...), kebap); row.WithoutCourier {
 		t.Errorf("on its way: %+v", row)
 	}
@@ -54,6 +59,7 @@ func TestOrderOf_FollowsTheHistory(t *testing.T) {
 
 func TestEventOf_VersionsOfAnotherLife(t *testing.T) {
 	t.Parallel()
+
 	o := newOrder(account(1), 1, noon, delivery.Assigned, delivery.Failed)
 	created, assigned, lost := delivery.FirstVersion(o.CreatedAt), o.Changes[0].Version, o.Changes[1].Version
 	failed := delivery.NextVersion(assigned, noon.Add(time.Hour), 0)
@@ -67,6 +73,7 @@ func TestEventOf_VersionsOfAnotherLife(t *testing.T) {
 			t.Errorf("%x: %+v %t", version, e, ok)
 		}
 	}
+
 	if e := EventsOf(o); e[0].Version != created || e[2].Version != failed || e[2].Failure != delivery.CustomerRefused {
 		t.Errorf("%+v", e)
 	}
@@ -75,6 +82,7 @@ func TestEventOf_VersionsOfAnotherLife(t *testing.T) {
 //rule:finance/days-are-cut-at-00-00
 func TestBusinessDay_IsCutAtLocalMidnight(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string]string{
 		"2026-11-20T23:59:59.999+03:00": "2026-11-20",
 		"2026-11-21T00:00:00.000+03:00": "2026-11-21",

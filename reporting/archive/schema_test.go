@@ -63,6 +63,7 @@ func statementsOf(l layout, source string) ([]string, error) {
 
 func TestStatements_AreSplitAtSemicolonsThatEndLines(t *testing.T) {
 	t.Parallel()
+
 	single, cluster := layout{database: "d"}, layout{database: "d", cluster: "c"}
 	for _, c := range []struct {
 		layout layout
@@ -83,6 +84,7 @@ func TestStatements_AreSplitAtSemicolonsThatEndLines(t *testing.T) {
 			t.Errorf("%q: %q %v", c.source, got, err)
 		}
 	}
+
 	for want, source := range map[string]string{
 		"no semicolon after":   "SELECT 1;\nSELECT 2",
 		`function "other" not`: "{{other}};",
@@ -122,6 +124,7 @@ func TestViews_AChangeRaisesTheReleaseNumber(t *testing.T) {
 
 func TestViews_AreDefinedOnce(t *testing.T) {
 	t.Parallel()
+
 	s := own(t)
 	defined := map[string]string{}
 	for _, p := range s.views.parts {
@@ -129,17 +132,21 @@ func TestViews_AreDefinedOnce(t *testing.T) {
 			if statement == "CREATE DATABASE IF NOT EXISTS `delivery_finance`" {
 				continue
 			}
+
 			name, isView := strings.CutPrefix(statement, "CREATE OR REPLACE VIEW ")
 			name, _, _ = strings.Cut(name, " ")
 			if !isView || defined[name] != "" {
 				t.Errorf("%s: %.60q, and %q in %q", p.file, statement, name, defined[name])
 			}
+
 			defined[name] = p.file
 		}
 	}
+
 	if len(defined) != 22 {
 		t.Errorf("%d views", len(defined))
 	}
+
 	for _, m := range s.files {
 		for _, statement := range m.statements() {
 			if strings.Contains(statement, "VIEW") && !strings.HasPrefix(statement, "CREATE TABLE") {
@@ -153,6 +160,7 @@ func TestViews_AreDefinedOnce(t *testing.T) {
 // would have a month counted twice.
 func TestViews_ReadTheJournalOnce(t *testing.T) {
 	t.Parallel()
+
 	looks := 0
 	for _, statement := range own(t).views.statements() {
 		all := strings.Count(statement, "FROM journal")
@@ -162,6 +170,7 @@ func TestViews_ReadTheJournalOnce(t *testing.T) {
 		}
 		looks += all
 	}
+
 	if looks < 20 {
 		t.Errorf("%d looks in all views", looks)
 	}
@@ -170,12 +179,14 @@ func TestViews_ReadTheJournalOnce(t *testing.T) {
 // People who write SQL see from each table and view what a row is and how to read it.
 func TestSchema_ExplainsEachTable(t *testing.T) {
 	t.Parallel()
+
 	a := idleArchive(t)
 	err := a.Each(t.Context(), "SELECT name, engine, comment FROM system.tables WHERE database IN (currentDatabase(), currentDatabase() || '_finance')", func(rows driver.Rows) error {
 		var name, engine, comment string
 		if err := rows.Scan(&name, &engine, &comment); err != nil {
 			return err
 		}
+
 		isTable := !strings.HasSuffix(engine, "View")
 		switch {
 		case comment == "", isTable && !strings.Contains(comment, "one row per"):
@@ -183,8 +194,10 @@ func TestSchema_ExplainsEachTable(t *testing.T) {
 		case strings.HasPrefix(engine, "Replacing") && !strings.Contains(comment, "with FINAL"):
 			t.Errorf("%s has rows that replace each other, and does not say FINAL: %q", name, comment)
 		}
+
 		return nil
 	})
+
 	noError(t, err)
 	for _, table := range []string{"orders", "closed_orders"} {
 		if !strings.Contains(strings.Join(clusterSQL(t), "\n"), "'"+table+"_local', cityHash64(account_id))\nCOMMENT '") {
@@ -196,11 +209,13 @@ func TestSchema_ExplainsEachTable(t *testing.T) {
 // The embedded engine has no cluster, but its parser knows them.
 func TestSchema_ClusterSQLParses(t *testing.T) {
 	t.Parallel()
+
 	a := idleArchive(t)
 	removal := layout{database: "delivery", cluster: "main"}.removal("orders", []string{"('a', '2026-11-21', 'b')"})
 	if !strings.HasPrefix(removal, "DELETE FROM orders_local ON CLUSTER 'main' WHERE") {
 		t.Error(removal)
 	}
+
 	for _, statement := range append(clusterSQL(t), removal) {
 		var formatted string
 		err := a.conn.QueryRow(t.Context(), "SELECT formatQuery({sql:String})", clickhouse.Named("sql", statement)).Scan(&formatted)
@@ -212,12 +227,14 @@ func TestSchema_ClusterSQLParses(t *testing.T) {
 
 func TestSchema_ClusterTables(t *testing.T) {
 	t.Parallel()
+
 	sql := strings.Join(clusterSQL(t), ";\n")
 	for _, table := range []string{"orders", "order_events", "late_deliveries", "webhook_outcomes", "reconciliations", "audit"} {
 		version := ""
 		if table == "orders" || table == "order_events" || table == "audit" {
 			version = ", version"
 		}
+
 		for _, want := range []string{
 			"CREATE TABLE IF NOT EXISTS " + table + "_local ON CLUSTER 'main'",
 			"ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/delivery/" + table + "_local', '{replica}'" + version + ")",
@@ -229,6 +246,7 @@ func TestSchema_ClusterTables(t *testing.T) {
 			}
 		}
 	}
+
 	for _, want := range []string{
 		"ENGINE = ReplicatedMergeTree('/clickhouse/tables/{shard}/delivery/closed_orders_local', '{replica}')",
 		"ENGINE = Distributed('main', 'delivery', 'closed_days_local', cityHash64(account_id))",
@@ -240,12 +258,14 @@ func TestSchema_ClusterTables(t *testing.T) {
 			t.Errorf("missing: %s", want)
 		}
 	}
+
 	if n := strings.Count(sql, "SETTINGS replicated_deduplication_window = 1000, fsync_after_insert = 1"); n != 11 {
 		t.Errorf("%d tables recognise repeated inserts", n)
 	}
 	if strings.Contains(sql, "non_replicated") {
 		t.Error("a setting of single servers in a cluster's SQL")
 	}
+
 	// What is not a table's own must go through the Distributed tables.
 	for _, view := range regexp.MustCompile(`(?s)CREATE OR REPLACE VIEW.*?;\n`).FindAllString(sql, -1) {
 		if strings.Contains(view, "_local") {

@@ -10,6 +10,7 @@ import (
 //rule:finance/database-delivery-tables-orders-and
 func TestSettings_Forms(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		settings Settings
 		address  string
@@ -32,19 +33,23 @@ func TestSettings_Forms(t *testing.T) {
 			t.Errorf("%+v: %v", c.settings, err)
 			continue
 		}
+
 		if strings.Join(o.Addr, ",") != c.address || o.Protocol != c.protocol || (o.TLS != nil) != c.secure ||
 			o.Auth.Username != c.user || o.Auth.Database != c.database {
 			t.Errorf("%+v: %v %v %v %+v", c.settings, o.Addr, o.Protocol, o.TLS, o.Auth)
 		}
+
 		if c.user != "" && o.Auth.Password != "s@cret" {
 			t.Errorf("password %q", o.Auth.Password)
 		}
+
 		noError(t, c.settings.Validate())
 	}
 }
 
 func TestSettings_RefusalsAreClearAndKeepThePassword(t *testing.T) {
 	t.Parallel()
+
 	for want, s := range map[string]Settings{
 		"no address of ClickHouse":              {},
 		"wanted is http://, https://":           {URL: "tcp://u:SECRET@host"},
@@ -75,6 +80,7 @@ func TestSettings_RefusalsAreClearAndKeepThePassword(t *testing.T) {
 // The user who only reads reaches the same database.
 func TestSettings_ForReading(t *testing.T) {
 	t.Parallel()
+
 	for want, s := range map[string]Settings{
 		"w delivery": {URL: "http://w@h"},
 		"r delivery": {URL: "http://w@h", ReadURL: "http://r@h"},
@@ -89,6 +95,7 @@ func TestSettings_ForReading(t *testing.T) {
 			t.Errorf("%+v: %s", s, got)
 		}
 	}
+
 	other := Settings{URL: "http://w@h/a", ReadURL: "http://r:SECRET@h/b"}
 	if err := other.Validate(); err == nil || !strings.Contains(err.Error(), "read_url") || strings.Contains(err.Error(), "SECRET") {
 		t.Error(err)
@@ -106,11 +113,13 @@ func FuzzSettings(f *testing.F) {
 		if strings.Contains(before+after+database+cluster, password) {
 			return
 		}
+
 		s := Settings{URL: before + password + after, Database: database, Cluster: cluster}
 		o, err := s.options()
 		if err == nil && !databaseNames.MatchString(o.Auth.Database) {
 			t.Errorf("%+v: database %q", s, o.Auth.Database)
 		}
+
 		// In the place of a password it is not shown.
 		scheme, user, _ := strings.Cut(before, "://")
 		if err != nil && (scheme == "http" || scheme == "clickhouse") && user == "u:" && strings.HasPrefix(after, "@") &&

@@ -52,6 +52,7 @@ func (a *Archive) Stored(ctx context.Context, s Selection, take func(*Stored) er
 	if err != nil {
 		return err
 	}
+
 	var one *Stored
 	err = a.Each(ctx, query, func(rows driver.Rows) (err error) {
 		var account, order uuid.UUID
@@ -63,23 +64,27 @@ func (a *Archive) Stored(ctx context.Context, s Selection, take func(*Stored) er
 		if err := rows.Scan(&account, &day, &order, &version, &sequence, &texts, &digest); err != nil {
 			return err
 		}
+
 		if place := readPlace(account, day, order); one == nil || place != one.Place {
 			if one != nil {
 				err = take(one)
 			}
 			one = &Stored{Place: place, events: map[uint32][]string{}}
 		}
+
 		if sequence == anOrder {
 			one.Version, one.order = version, texts
 			copy(one.Digest[:], digest)
 		} else {
 			one.events[uint32(sequence)] = texts
 		}
+
 		return err
 	})
 	if err != nil || one == nil {
 		return err
 	}
+
 	return take(one)
 }
 
@@ -94,18 +99,23 @@ func (s *Selection) query() (string, error) {
 	if s.To.Before(s.From) {
 		return "", fmt.Errorf("clickhouse: no day is from %s to %s", dateOf(s.From), dateOf(s.To))
 	}
+
 	where := fmt.Sprintf("business_day BETWEEN '%s' AND '%s'", dateOf(s.From), dateOf(s.To))
 	if len(s.Accounts) > 0 {
 		where += " AND account_id IN (" + list(s.Accounts) + ")"
 	}
+
 	if len(s.Orders) > 0 {
 		where += " AND order_id IN (" + list(s.Orders) + ")"
 	}
+
 	part := func(t *table, sequence, digest, from string) string {
 		return fmt.Sprintf("SELECT account_id, business_day, order_id, version AS number, %s AS step, [%s] AS texts, %s AS digest FROM %s",
 			sequence, t.list("ifNull(toString(%[1]s), '')"), digest, from)
 	}
+
 	frozen := fmt.Sprintf("(SELECT *, %s FROM %s WHERE %s)", frozenColumns, orders.name, where)
+
 	return "SELECT * FROM (" + part(orders, fmt.Sprintf("toInt64(%d)", anOrder), rowDigest, frozen) +
 		" UNION ALL " + part(orderEvents, "toInt64(sequence)", "''", orderEvents.name+" WHERE "+where) +
 		") ORDER BY account_id, business_day, order_id SETTINGS max_bytes_before_external_sort = 268435456", nil
@@ -139,6 +149,7 @@ func (s *Stored) Summed() (*delivery.Order, error) {
 	if s.order == nil {
 		return nil, fmt.Errorf("order %s has events and no row", s.Order)
 	}
+
 	o := &delivery.Order{ID: s.Order, Account: s.Account}
 	o.Status, _ = delivery.ParseStatus(s.value("status"))
 	o.Payment.Type, _ = delivery.ParsePaymentType(s.value("payment_type"))
@@ -151,6 +162,7 @@ func (s *Stored) Summed() (*delivery.Order, error) {
 			return nil, fmt.Errorf("order %s: an amount %w", s.Order, err)
 		}
 	}
+
 	return o, nil
 }
 
@@ -160,23 +172,29 @@ func (s *Stored) Flaws() (flaws []string) {
 	if s.order == nil {
 		return []string{fmt.Sprintf("there is no row, but %d events", len(s.events))}
 	}
+
 	status, external, created := s.value("status"), s.value("external_order_id"), s.value("created_at")
 	if reached, err := delivery.ParseStatus(status); err != nil || !reached.Terminal() {
 		flaws = append(flaws, fmt.Sprintf("status is %.100q, and it has ended", status))
 	}
+
 	digest := delivery.OrderDigest(s.Account, external)
 	if delivery.MakeOrderID(s.Order.Partition(), s.Order.Day(), digest) != s.Order {
 		flaws = append(flaws, fmt.Sprintf("its id is not that of external order id %.100q of this account", external))
 	}
+
 	if !strings.HasPrefix(created, dateOf(s.Day)) {
 		flaws = append(flaws, fmt.Sprintf("it was created on %.100q, which is another day", created))
 	}
+
 	if steps := int(delivery.Sequence(s.Version)); len(s.events) != steps {
 		flaws = append(flaws, fmt.Sprintf("it has %d events, should have %d", len(s.events), steps))
 	}
+
 	if _, err := s.Summed(); err != nil {
 		flaws = append(flaws, err.Error())
 	}
+
 	return flaws
 }
 
@@ -190,22 +208,26 @@ func (s *Stored) Differences(want *Order, events []Event) (found []string) {
 			found = append(found, fmt.Sprintf("%s is %.100q, should be %.100q", what, have, wanted))
 		}
 	}
+
 	compare := func(t *table, name string, columns []reflect.Value, row int, have []string) {
 		if have == nil {
 			differs(name, noRow, aRow)
 			return
 		}
+
 		for i, c := range t.columns {
 			if !c.volatile {
 				differs(name+"."+c.name, have[i], printed(columns[i].Index(row)))
 			}
 		}
 	}
+
 	row, err := orders.values(reflect.ValueOf([]Order{*want}))
 	rows, other := orderEvents.values(reflect.ValueOf(events))
 	if err = errors.Join(err, other); err != nil { // a value that ClickHouse cannot hold differs from all that it can
 		return []string{err.Error()}
 	}
+
 	compare(orders, orders.name, row, 0, s.order)
 	expected := map[uint32]bool{}
 	for i := range events {
@@ -213,11 +235,13 @@ func (s *Stored) Differences(want *Order, events []Event) (found []string) {
 		compare(orderEvents, fmt.Sprintf("%s[%d]", orderEvents.name, sequence), rows, i, s.events[sequence])
 		expected[sequence] = true
 	}
+
 	for _, sequence := range slices.Sorted(maps.Keys(s.events)) {
 		if !expected[sequence] {
 			differs(fmt.Sprintf("%s[%d]", orderEvents.name, sequence), aRow, noRow)
 		}
 	}
+
 	return found
 }
 
@@ -226,12 +250,14 @@ func (s *Stored) Describe() string {
 	if s.order == nil {
 		return fmt.Sprintf("%d events without an order", len(s.events))
 	}
+
 	var parts []string
 	for i, value := range s.order {
 		if value != "" {
 			parts = append(parts, orders.columns[i].name+"="+value)
 		}
 	}
+
 	return strings.Join(parts, " ")
 }
 
@@ -248,6 +274,7 @@ func (a *Archive) AccountsOf(ctx context.Context, day time.Time) (map[delivery.A
 			counts[delivery.AccountID(account)] = n
 			return err
 		}, clickhouse.Named("day", dateOf(day)))
+
 	return counts, err
 }
 
@@ -262,6 +289,7 @@ func (a *Archive) Misplaced(ctx context.Context, right []Place) ([]Place, error)
 			p.Day = BusinessDay(p.Day)
 			known[p], ids[i] = true, p.Order
 		}
+
 		const columns = "SELECT account_id, business_day, order_id FROM "
 		condition := " WHERE order_id IN (" + list(ids) + ")"
 		err := a.Each(ctx, columns+orders.name+condition+" UNION DISTINCT "+columns+orderEvents.name+condition, func(rows driver.Rows) error {
@@ -277,6 +305,7 @@ func (a *Archive) Misplaced(ctx context.Context, right []Place) ([]Place, error)
 			return nil, err
 		}
 	}
+
 	return wrong, nil
 }
 
@@ -290,12 +319,14 @@ func (a *Archive) Remove(ctx context.Context, places []Place) error {
 		for i, p := range part {
 			keys[i] = fmt.Sprintf("('%s', '%s', '%s')", p.Account, dateOf(p.Day), p.Order)
 		}
+
 		for _, table := range []string{orders.name, orderEvents.name} {
 			if err := a.exec(ctx, a.removal(table, keys)); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -308,12 +339,14 @@ func (a *Archive) RemoveLate(ctx context.Context, late []LateDelivery) error {
 		for i, d := range part {
 			keys[i] = fmt.Sprintf("('%s', '%s', '%s', %d)", d.Account, dateOf(d.CreatedAt), d.Order, d.ReportedAt.UnixMilli())
 		}
+
 		statement := fmt.Sprintf("DELETE FROM %s %s WHERE (account_id, business_day, order_id, toUnixTimestamp64Milli(reported_at)) IN (%s)",
 			a.physical(lateDeliveries), a.onCluster(), strings.Join(keys, ", "))
 		if err := a.exec(ctx, statement); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -351,7 +384,9 @@ WHERE account_id = toUUID('00000000-0000-0000-0000-000000000000') ORDER BY at DE
 		err := rows.Scan(&at, &r.From, &r.To, &orders, &differences, &totals)
 		r.At, r.Orders, r.Differences, r.Totals = time.UnixMilli(at), int(orders), int(differences), int(totals)
 		last = &r
+
 		return err
 	})
+
 	return last, err
 }
