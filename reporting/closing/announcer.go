@@ -74,6 +74,7 @@ func (a *announcer) once(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		if err != nil {
 			failures++
 			if err := a.fail(ctx, key, &row, err); err != nil {
@@ -86,6 +87,7 @@ func (a *announcer) once(ctx context.Context) error {
 		pending = slices.DeleteFunc(pending, func(row archive.DeliverySet) bool { return announcementKey(&row) == key })
 		a.showPending(pending)
 	}
+
 	return unreadable
 }
 
@@ -107,6 +109,7 @@ func (a *announcer) announceSet(ctx context.Context, listed *archive.DeliverySet
 	if err != nil {
 		return err
 	}
+
 	isPending := row != nil && !row.DeliveredAt.IsZero() && row.AnnouncedAt.IsZero()
 	if !isPending {
 		return nil // another process was faster
@@ -120,6 +123,7 @@ func (a *announcer) announceSet(ctx context.Context, listed *archive.DeliverySet
 	if err != nil && delivery.CodeOf(err) != delivery.CodeWebhookNotConfigured {
 		return fmt.Errorf("announce %s: %w", report.ID, err)
 	}
+
 	a.books.step("announced")
 
 	announced := row.Report
@@ -136,7 +140,9 @@ func (a *announcer) announceSet(ctx context.Context, listed *archive.DeliverySet
 	if err != nil {
 		return err
 	}
+
 	a.books.step("noted")
+
 	return nil
 }
 
@@ -147,6 +153,7 @@ func (a *announcer) reportOf(row *archive.DeliverySet, e *Entry) (*delivery.Avai
 	if e == nil && !isDay {
 		return nil, errNoEntry
 	}
+
 	if e != nil {
 		s, err := a.books.entrySet(e)
 		if err != nil {
@@ -161,14 +168,17 @@ func (a *announcer) reportOf(row *archive.DeliverySet, e *Entry) (*delivery.Avai
 	if err != nil {
 		return nil, err
 	}
+
 	if recorded == nil {
 		return nil, fmt.Errorf("of %s nothing was recorded that could be announced", row.Name)
 	}
+
 	isFolderOfDay := row.Folder == row.Name || strings.HasPrefix(row.Folder, row.Name+"-")
 	isOther := recorded.Kind != delivery.ReportScheduled || recorded.ID != reportID(row.Target, row.Folder) || !isFolderOfDay
 	if isOther {
 		return nil, fmt.Errorf("what was recorded of %s is about something else", row.Name)
 	}
+
 	return recorded, nil
 }
 

@@ -25,11 +25,13 @@ func TestAnnouncer_BelievesTheLogBeforeWhatWasRecorded(t *testing.T) {
 		}
 		testenv.Must(t, e.Archive.RecordDeliverySets(t.Context(), []archive.DeliverySet{row}))
 	}
+
 	forged := delivery.AvailableReport{
 		ID: "2025-10-closing-000002@erp", Kind: delivery.ReportClosing, Month: "2025-10", At: e.clock,
 		Seal:  delivery.Seal{Sequence: 2, SHA256: strings.Repeat("f", 64)},
 		Files: []delivery.DeliveredFile{{Target: "erp", Name: "2025-10-closing-000002/manifest.json", SHA256: strings.Repeat("f", 64)}},
 	}
+
 	forge("2025-10-closing-000002", forged)
 	ahead := forged
 	ahead.ID = "2025-11-closing-000042@erp"

@@ -27,6 +27,7 @@ func TestAttack_WithTheKeysWhatWasDeliveredIsTheProof(t *testing.T) {
 	if v := e.verify(); len(v.Findings) > 0 {
 		t.Errorf("the books contradict themselves, which an attacker with the keys can avoid: %+v", v)
 	}
+
 	wrong, err := e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target})
 	testenv.Must(t, err)
 	wantContains(t, "what is found", strings.Join(wrong, "\n"),
@@ -37,6 +38,7 @@ func TestAttack_WithTheKeysWhatWasDeliveredIsTheProof(t *testing.T) {
 // A person with their own password of the panel is one person, whatever they decide.
 func TestAttack_OnePersonIsNotTwo(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.holdAMonth() // by ayse
 	m := month("2025-10")
@@ -44,6 +46,7 @@ func TestAttack_OnePersonIsNotTwo(t *testing.T) {
 	if err := decide(t.Context(), e.books, KindClose, m, "ayse", ""); !IsRefusal(err) || !strings.Contains(err.Error(), "somebody else") {
 		t.Errorf("ayse closes what she holds: %v", err)
 	}
+
 	e.garbage(1, 10)
 	testenv.Must(t, decide(t.Context(), e.books, KindDispute, Month{}, "ayse", "nobody here"))
 	if err := decide(t.Context(), e.books, KindSetAside, Month{}, "ayse", ""); !IsRefusal(err) || !strings.Contains(err.Error(), "somebody else") {

@@ -17,6 +17,7 @@ import (
 // closed months is what that log has.
 func TestCorrect_BelievesNoBatchButThoseOfTheLogThatWasRead(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 25000)
 	failed := e.order(october.Add(13*time.Hour), delivery.Failed, 900)

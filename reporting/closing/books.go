@@ -106,15 +106,19 @@ func (b *Books) Read(ctx context.Context) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if chain.Unstored {
 		if err := b.storeHead(ctx, l, chain); err != nil {
 			return nil, err
 		}
 	}
+
 	if err := b.moveHeadForward(ctx, l, chain); err != nil {
 		return nil, err
 	}
+
 	b.removeSetAside(ctx, l)
+
 	return l, nil
 }
 
@@ -138,11 +142,13 @@ func (b *Books) follow(ctx context.Context, head string) (*Log, *journal.Chain, 
 	if err != nil {
 		return nil, nil, err
 	}
+
 	chain, err := rows.Follow(journal.ParseHead(head))
 	missing, isMissing := errors.AsType[*journal.MissingError](err)
 	if isMissing {
 		err = fmt.Errorf("%w: %w", ErrBehind, missing)
 	}
+
 	if err != nil {
 		return nil, nil, err
 	}
@@ -157,6 +163,7 @@ func (b *Books) follow(ctx context.Context, head string) (*Log, *journal.Chain, 
 			return nil, nil, fmt.Errorf("the log of the books: %w", err)
 		}
 	}
+
 	return l, chain, nil
 }
 
@@ -167,11 +174,13 @@ func (b *Books) storeHead(ctx context.Context, l *Log, chain *journal.Chain) err
 	if err != nil {
 		return err
 	}
+
 	if !isWhole {
 		return fmt.Errorf("%w: the rows of entry %d (%s of %s)", ErrBehind, unstored.Sequence, unstored.Kind, unstored.Month)
 	}
 
 	b.log.Warn("an entry of the books' log is stored that a process has left unfinished", "entry", unstored.Sequence, "kind", unstored.Kind)
+
 	return b.archive.InsertEntry(ctx, &unstored.signed)
 }
 
@@ -180,11 +189,14 @@ func (b *Books) isWhole(ctx context.Context, e *Entry) (bool, error) {
 	if e.Batch == uuid.Nil {
 		return true, nil
 	}
+
 	days, err := b.archive.DigestBatch(ctx, e.Batch, e.Digest.Rows)
 	if err != nil || archive.Sum(days) != e.Digest {
 		return false, err
 	}
+
 	differing, err := b.archive.DaysDiffering(ctx, e.Batch)
+
 	return len(differing) == 0, err
 }
 
@@ -195,6 +207,7 @@ func (b *Books) moveHeadForward(ctx context.Context, l *Log, chain *journal.Chai
 	if chain.Ahead == 0 || headIsForeign {
 		return nil
 	}
+
 	last := &l.Entries[len(l.Entries)-1]
 	next := last.signed.Head()
 
@@ -202,6 +215,7 @@ func (b *Books) moveHeadForward(ctx context.Context, l *Log, chain *journal.Chai
 	if err != nil {
 		return err
 	}
+
 	hasMoved := current != l.head
 	if hasMoved { // by another process: an entry that is appended to this reading is refused (ErrChanged)
 		return nil
@@ -211,11 +225,14 @@ func (b *Books) moveHeadForward(ctx context.Context, l *Log, chain *journal.Chai
 	if errors.Is(err, ledger.ErrConflict) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	b.log.Warn("the head of the books' log in Redis was behind, and was moved forward", "entries", chain.Ahead, "entry", last.Sequence)
 	l.head = next
+
 	return nil
 }
 
@@ -252,11 +269,13 @@ func (b *Books) append(ctx context.Context, l *Log, m *Manifest) (*Entry, error)
 	case err != nil:
 		return nil, fmt.Errorf("it is not known whether it was decided, `reporting month status` shows it: %w", err)
 	}
+
 	l.head = head
 	b.step("decided")
 
 	err = b.archive.InsertEntry(ctx, &e.signed)
 	b.step("stored")
+
 	return &e, err
 }
 
@@ -277,6 +296,7 @@ func (b *Books) sign(l *Log, m *Manifest) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
+
 	return e, l.add(e)
 }
 

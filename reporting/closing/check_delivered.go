@@ -44,6 +44,7 @@ func (b *Books) checkDelivered(ctx context.Context, targets []*deliver.Target, i
 	if err != nil {
 		return found, err
 	}
+
 	var checks []*targetCheck
 	var failed error
 	for _, target := range targets {
@@ -59,6 +60,7 @@ func (b *Books) checkDelivered(ctx context.Context, targets []*deliver.Target, i
 	if errors.Is(err, ErrBehind) { // Verify says so; what is left of the log is compared
 		l, _, err = b.readWithoutHead(ctx)
 	}
+
 	if err != nil {
 		return found, err
 	}
@@ -79,12 +81,14 @@ func (b *Books) checkDelivered(ctx context.Context, targets []*deliver.Target, i
 				row.Name, row.Target, whatToRecover(row.Name)))
 		}
 	}
+
 	for _, c := range checks {
 		err := errors.Join(c.findUnknown(ctx, hasEntry), c.compare(ctx, compared))
 		found.wrong = append(found.wrong, c.wrong...)
 		found.unknownFolders = append(found.unknownFolders, c.unknown...)
 		failed = errors.Join(failed, err)
 	}
+
 	return found, failed
 }
 
@@ -112,11 +116,13 @@ func newTargetCheck(b *Books, target *deliver.Target, folders []string, rows []a
 			c.folders = append(c.folders, folder)
 		}
 	}
+
 	for i := range rows {
 		if rows[i].Target == target.Name {
 			c.recorded[rows[i].Name] = &rows[i]
 		}
 	}
+
 	return c
 }
 
@@ -130,16 +136,19 @@ func (c *targetCheck) findUnknown(ctx context.Context, hasEntry map[string]bool)
 		if hasEntry[folder] {
 			continue
 		}
+
 		manifest, err := c.readManifest(ctx, folder)
 		if err != nil {
 			return err
 		}
+
 		if manifest != nil {
 			sum := (&journal.Entry{Text: string(manifest)}).Seal()
 			c.unknown = append(c.unknown, fmt.Sprintf("%s at %s was delivered with the seal %.12s, and the log has no such entry.%s",
 				folder, c.target.Name, sum, whatToRecover(folder)))
 		}
 	}
+
 	return nil
 }
 
@@ -162,10 +171,12 @@ func (c *targetCheck) compare(ctx context.Context, entries []*Entry) error {
 			c.find("%s at %s is recorded as delivered in %s with the manifest %.12s, sealed is %.12s.",
 				e.folder(), c.target.Name, row.Folder, row.Manifest, e.Seal)
 		}
+
 		if err := c.checkFiles(ctx, e); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 

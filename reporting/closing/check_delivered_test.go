@@ -29,6 +29,7 @@ func (e *env) night(targets ...*deliver.Target) (logged string, findings int, co
 	_, r, err := e.books.readReview(e.T.Context())
 	testenv.Must(e.T, err)
 	findings, _ = summarize(e.log(), r, e.clock)
+
 	return log.String(), findings, r.Completed.Equal(e.clock)
 }
 
@@ -66,11 +67,13 @@ func TestNightly_NamesWhatTargetsDoNotHave(t *testing.T) {
 		Target: "other", Name: log[1].folder(), Version: 1, ChangedAt: e.clock, DueAt: e.clock, Folder: log[1].folder(),
 		Manifest: log[1].Seal, DeliveredAt: e.clock, AnnouncedAt: e.clock,
 	}
+
 	testenv.Must(t, e.Archive.RecordDeliverySets(t.Context(), []archive.DeliverySet{forged}))
 	var want []string
 	for _, f := range []string{"order-ledger.csv", betweenFile, manifestFile} {
 		want = append(want, "2025-10-closing-000002/"+f+" is missing at other")
 	}
+
 	e.wantNight("a row that was forged", targets, want...)
 	e.lose("delivery_sets", "target = 'other'")
 	e.wantNight("without the row", targets)
@@ -100,6 +103,7 @@ func TestNightly_ATargetThatIsAwayHoldsUpNothing(t *testing.T) {
 	if findings != 2 || completed {
 		t.Errorf("%d findings, completed: %v\n%s", findings, completed, logged)
 	}
+
 	_, noted, err := e.books.readReview(t.Context())
 	testenv.Must(t, err)
 	november := noted.Verified["2025-11"]
@@ -135,13 +139,16 @@ func TestCheckDelivered_WhatIsDeliveredMeanwhileIsNoFinding(t *testing.T) {
 				t.Error(err)
 			}
 		}
+
 		return false
 	}
+
 	wrong, err := e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target})
 	testenv.Must(t, err)
 	if len(wrong) > 0 {
 		t.Error(wrong)
 	}
+
 	wantSets(t, b, "2025-10-closing-000002", "2025-11-closing-000004", "2025-12-correction-000005")
 }
 

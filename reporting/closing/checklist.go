@@ -47,6 +47,7 @@ func (b *Books) Checklist(ctx context.Context, l *Log, m Month) ([]Check, error)
 	if err != nil {
 		return nil, err
 	}
+
 	toHold := make([]HeldMonth, len(months))
 	for i, month := range months {
 		uncompared, err := b.uncompared(ctx, month, nil)
@@ -55,6 +56,7 @@ func (b *Books) Checklist(ctx context.Context, l *Log, m Month) ([]Check, error)
 		}
 		toHold[i] = HeldMonth{Month: month, Uncompared: uncompared}
 	}
+
 	return b.checklist(ctx, l, toHold)
 }
 
@@ -75,7 +77,9 @@ func (b *Books) checklist(ctx context.Context, l *Log, months []HeldMonth) ([]Ch
 	if err != nil {
 		return nil, err
 	}
+
 	balanced, exceptions, err := b.checkReports(ctx, m)
+
 	return append(list, exported, ended, deadLetters, checkCompared(months), balanced, exceptions), err
 }
 
@@ -110,6 +114,7 @@ func checkPrevious(l *Log, months []HeldMonth) Check {
 		c.OK = m == l.Last.Month.Next()
 		c.Detail = "the last one is " + l.Last.Month.Name()
 	}
+
 	return c
 }
 
@@ -120,9 +125,11 @@ func (b *Books) checkExported(ctx context.Context) (Check, error) {
 		OK:     lag.Entries == 0 || b.now().Sub(lag.Oldest) < exportedWithin,
 		Detail: fmt.Sprintf("%d entries wait for the exporter", lag.Entries),
 	}
+
 	if c.OK && lag.Entries > 0 {
 		c.Detail += fmt.Sprintf(", for less than %.0f seconds", exportedWithin.Seconds())
 	}
+
 	return c, err
 }
 
@@ -152,11 +159,13 @@ func (b *Books) checkReports(ctx context.Context, m Month) (balanced, exceptions
 	if !isBalanced {
 		balanced.Detail = "see the control totals"
 	}
+
 	exceptions = withNote(Check{
 		Key: CheckExceptions, Name: "Exceptions were looked at",
 		OK:     rows == 0,
 		Detail: fmt.Sprintf("%d rows", rows),
 	})
+
 	return balanced, exceptions, err
 }
 
@@ -173,9 +182,11 @@ func checkCompared(months []HeldMonth) Check {
 	if earlier > 0 {
 		flaws = append(flaws, fmt.Sprintf("before %s: %d days", last.Month.Name(), earlier))
 	}
+
 	if len(last.Uncompared.days()) > 0 {
 		flaws = append(flaws, last.Uncompared.String())
 	}
+
 	return withNote(Check{
 		Key: CheckCompared, Name: "Every day was compared with Redis",
 		OK:     len(flaws) == 0,

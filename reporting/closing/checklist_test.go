@@ -27,6 +27,7 @@ func (e *env) compareAll(m Month) {
 	for _, day := range stored {
 		digests[day.Day] = day.Orders
 	}
+
 	for day := m.Time; !day.After(m.LastDay()); day = day.AddDate(0, 0, 1) {
 		e.noteLook(day, reconcile.Comparison{Clean: &reconcile.Look{At: m.Next().Time, Digest: digests[day.Format(time.DateOnly)]}})
 	}
@@ -46,6 +47,7 @@ func (e *env) noteLook(day time.Time, c reconcile.Comparison) {
 // Each line of the checklist by itself: what breaks it, and whether a note is enough to hold the month all the same.
 func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	over := october.Next().Add(48 * time.Hour)
 	at := october.AddDate(0, 0, 20).Add(12 * time.Hour)
@@ -62,6 +64,7 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 		breaking = whole
 		breaking.Version = 1<<32 | 8
 	}
+
 	repair := func() { e.store(breaking) }
 	e.Vendor.Order("", at) // waits for the exporter
 	unexported, err := e.Ledger.Streams.Lag(t.Context(), ledger.RoleExport)
@@ -159,9 +162,11 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 		if c.reports {
 			e.books.reports = everyReport
 		}
+
 		if c.change != nil {
 			c.change()
 		}
+
 		list, err := e.books.Checklist(t.Context(), e.log(), october)
 		testenv.Must(t, err)
 
@@ -171,9 +176,11 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 				broken = append(broken, line.Key)
 			}
 		}
+
 		if got := strings.Join(broken, " "); got != c.broken {
 			t.Errorf("%s breaks %q, want %q: %+v", c.what, got, c.broken, list)
 		}
+
 		isAllowed := c.broken == ""
 		if without := allowsHold(list, ""); (without == nil) != isAllowed {
 			t.Errorf("%s, without a note: %v", c.what, without)
@@ -185,6 +192,7 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 		if c.repair != nil {
 			c.repair()
 		}
+
 		e.compareAll(october)
 	}
 
@@ -194,6 +202,7 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 	if !errors.Is(refused, ErrRefused) || !strings.Contains(fmt.Sprint(refused), "not so: The month is over") {
 		t.Errorf("a second too early: %v", refused)
 	}
+
 	e.clock = over
 	testenv.Must(t, decide(t.Context(), e.books, KindHold, october, "ayse", ""))
 	held := e.log().Held
@@ -206,6 +215,7 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 	if !errors.Is(refused, ErrRefused) || !strings.Contains(fmt.Sprint(refused), "are not any more those that were compared with Redis") {
 		t.Errorf("closed beside a difference: %v", refused)
 	}
+
 	e.compareAll(october)
 	e.closeLosesTheRace(october)
 }
@@ -213,6 +223,7 @@ func TestChecklist_EachLineHoldsUpTheMonth(t *testing.T) {
 // The month before must be closed, and none twice; the first hold is of whatever month.
 func TestCheckPrevious_MonthsAreClosedInTheirOrder(t *testing.T) {
 	t.Parallel()
+
 	october := month("2025-10")
 	november := october.Next()
 	closed := &Log{Last: &Entry{Manifest: Manifest{Month: october}}}
@@ -267,11 +278,13 @@ func TestPromises_Figures(t *testing.T) {
 // Reports of a day are due at the local time that deliver.daily names, after the day's end.
 func TestParseDaily_HasHoursAndMinutes(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string]time.Duration{"07:00": 7 * time.Hour, "07:30": 450 * time.Minute, "00:00": 0, "23:59": 1439 * time.Minute} {
 		if got := parseDaily(text); got == nil || *got != want {
 			t.Errorf("%s: %v, want %s", text, got, want)
 		}
 	}
+
 	if got := parseDaily(""); got != nil {
 		t.Errorf("without a time: %s", *got)
 	}
@@ -288,17 +301,21 @@ func (e *env) closeLosesTheRace(m Month) {
 				meanwhile()
 			}
 		}
+
 		err := decide(e.T.Context(), e.books, KindClose, m, "ece", "")
 		e.books.step = func(string) {}
 		if !errors.Is(err, want) {
 			e.T.Errorf("%s: %v", what, err)
 		}
+
 		e.Want(what+": rows, sums", "(SELECT count() FROM "+e.Database+".closed_orders), (SELECT count() FROM "+e.Database+".closed_days)", "0\t0")
 	}
+
 	_, err := e.books.Decide(e.T.Context(), Decision{Kind: KindClose, Month: m, By: "ece", Held: "the seal of another hold"}, func(string) {})
 	if !errors.Is(err, ErrChanged) {
 		e.T.Errorf("another hold than was seen: %v", err)
 	}
+
 	e.noteLook(m.Time, reconcile.Comparison{Clean: &reconcile.Look{}, Open: &reconcile.Look{Differences: 1}})
 	lose("a day does not count as compared any more", func() {}, ErrRefused)
 	e.compareAll(m)

@@ -54,6 +54,7 @@ func (b *Books) hold(ctx context.Context, d Decision, progress func(string)) (*E
 		Kind: KindHold, Month: d.Month, By: d.By, Note: d.Note,
 		Checklist: list, Months: held,
 	}
+
 	return b.append(ctx, l, hold)
 }
 
@@ -63,6 +64,7 @@ func (b *Books) monthsToHold(ctx context.Context, l *Log, m Month) ([]Month, err
 	if l.Last != nil {
 		return []Month{m}, nil
 	}
+
 	oldest, err := b.archive.FirstDay(ctx)
 	if err != nil {
 		return nil, err
@@ -72,10 +74,12 @@ func (b *Books) monthsToHold(ctx context.Context, l *Log, m Month) ([]Month, err
 	if !oldest.IsZero() && oldest.Before(m.Time) {
 		first = MonthOf(oldest)
 	}
+
 	var months []Month
 	for month := first; !month.After(m.Time); month = month.Next() {
 		months = append(months, month)
 	}
+
 	return months, nil
 }
 
@@ -107,9 +111,11 @@ func allowsHold(list []Check, note string) error {
 			refusal.Reasons = append(refusal.Reasons, fmt.Sprintf("not so: %s (%s)", c.Name, c.Detail))
 		}
 	}
+
 	if len(refusal.Reasons) > 0 {
 		return refusal
 	}
+
 	return nil
 }
 
@@ -131,6 +137,7 @@ func (b *Books) readHeld(ctx context.Context, d Decision) (*Log, error) {
 	if err := l.requireSettled(); err != nil {
 		return nil, err
 	}
+
 	switch {
 	case l.Closed(d.Month):
 		return nil, refuse("%s is closed", d.Month.Name())
@@ -139,6 +146,7 @@ func (b *Books) readHeld(ctx context.Context, d Decision) (*Log, error) {
 	case d.Held != "" && d.Held != l.Held.Seal:
 		return nil, ErrChanged
 	}
+
 	return l, nil
 }
 
@@ -151,6 +159,7 @@ func (b *Books) close(ctx context.Context, d Decision, progress func(string)) (*
 		if err != nil {
 			return nil, err
 		}
+
 		if d.By == l.Held.By {
 			return nil, refuse("%s has held %s, so somebody else has to close it", d.By, d.Month.Name())
 		}
@@ -160,6 +169,7 @@ func (b *Books) close(ctx context.Context, d Decision, progress func(string)) (*
 		if err != nil {
 			return e, err // with an entry: it was decided, but not stored
 		}
+
 		if e.Month == d.Month {
 			return e, nil
 		}
@@ -172,18 +182,21 @@ func (b *Books) closeMonth(ctx context.Context, l *Log, d Decision, progress fun
 	if err != nil {
 		return nil, err
 	}
+
 	held := l.nextToClose()
 	progress("calculating the reports")
 	control, err := b.reports.closeLines(ctx, b.archive, params(held.Month))
 	if err != nil {
 		return nil, err
 	}
+
 	b.step("calculated")
 
 	closing := &Manifest{
 		Kind: KindClose, Month: held.Month, By: d.By, Note: d.Note,
 		Batch: uuid.New(), Digest: held.Digest, Control: control,
 	}
+
 	isFirst := l.Last == nil
 	e, err := b.book(ctx, l, closing, progress, func() error {
 		return b.freeze(ctx, l, closing, held, progress)
@@ -199,9 +212,11 @@ func (b *Books) closeMonth(ctx context.Context, l *Log, d Decision, progress fun
 			r.ComparedUntil = began
 		}
 	})
+
 	if err != nil {
 		b.log.Warn("the next look at closed months reads all of them", "error", err)
 	}
+
 	return e, nil
 }
 
@@ -212,6 +227,7 @@ func (b *Books) freeze(ctx context.Context, l *Log, closing *Manifest, held *Hel
 	if err := b.archive.Freeze(ctx, closing.Batch, m.Time, m.LastDay()); err != nil {
 		return err
 	}
+
 	b.step("rows stored")
 
 	progress("reading them back")
@@ -219,6 +235,7 @@ func (b *Books) freeze(ctx context.Context, l *Log, closing *Manifest, held *Hel
 	if err != nil {
 		return err
 	}
+
 	if archive.Sum(days) != held.Digest {
 		return refuse("orders of %s have changed since %s held it on %s: release it, and look again",
 			m.Name(), l.Held.By, l.Held.At.Format("2 Jan 2006 15:04"))
@@ -228,12 +245,15 @@ func (b *Books) freeze(ctx context.Context, l *Log, closing *Manifest, held *Hel
 	if err != nil {
 		return err
 	}
+
 	for _, day := range uncompared.days() {
 		if !slices.Contains(held.Uncompared.days(), day) {
 			return refuse("the orders of %s are not any more those that were compared with Redis: release the month, and look again", day)
 		}
 	}
+
 	closing.Days = days
+
 	return nil
 }
 
@@ -252,6 +272,7 @@ func (b *Books) book(ctx context.Context, l *Log, m *Manifest, progress func(str
 	case errors.Is(err, ErrChanged):
 		return b.decidedBefore(context.WithoutCancel(ctx), m.Batch)
 	}
+
 	return e, err
 }
 
@@ -263,11 +284,13 @@ func (b *Books) decidedBefore(ctx context.Context, batch uuid.UUID) (*Entry, err
 	if err != nil {
 		return nil, fmt.Errorf("it is not known whether it was decided, `reporting month status` shows it: %w", err)
 	}
+
 	for i := range l.Entries {
 		if l.Entries[i].Batch == batch {
 			return &l.Entries[i], nil
 		}
 	}
+
 	return nil, errors.Join(ErrChanged, b.archive.RemoveBatch(ctx, batch))
 }
 
@@ -282,11 +305,13 @@ func (b *Books) storeBatch(ctx context.Context, m *Manifest, progress func(strin
 	if err := b.archive.InsertDays(ctx, m.Batch); err != nil {
 		return err
 	}
+
 	b.step("added up")
 
 	differing, err := b.archive.DaysDiffering(ctx, m.Batch)
 	if err == nil && len(differing) > 0 {
 		err = fmt.Errorf("the sums that were stored are not those of the rows: %v", differing)
 	}
+
 	return err
 }

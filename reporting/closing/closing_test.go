@@ -15,6 +15,7 @@ var names = []string{"order-ledger", "expected-collections", "fleet-statement", 
 // A month is closed by two people; what becomes known of it later does not change it.
 func TestClose_AMonthStaysWhatItWas(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	at := october.AddDate(0, 0, 20).Add(12 * time.Hour)
 	delivered, failed := e.order(at, delivery.Delivered, 25000), e.order(at, delivery.Failed, 9900)
@@ -27,6 +28,7 @@ func TestClose_AMonthStaysWhatItWas(t *testing.T) {
 	for _, name := range names {
 		before[name] = e.csv(name, october, reports.Booked, "")
 	}
+
 	e.close(october)
 	require := func(when string) {
 		t.Helper()
@@ -36,6 +38,7 @@ func TestClose_AMonthStaysWhatItWas(t *testing.T) {
 			}
 		}
 	}
+
 	require("closed")
 
 	// Names, a late delivery, a higher version, and one more order.
@@ -62,6 +65,7 @@ func TestClose_AMonthStaysWhatItWas(t *testing.T) {
 	if len(booked) != 2 || len(left) != 0 {
 		t.Fatalf("booked %+v, left %v", booked, left)
 	}
+
 	require("corrected by a person")
 
 	november := october.Next()

@@ -39,6 +39,7 @@ func (b *Books) uncompared(ctx context.Context, m Month, rows []archive.DayDiges
 	for _, day := range rows {
 		digests[day.Day] = day.Orders
 	}
+
 	hasLateDifferences, err := b.daysWithLateDifferences(ctx, m)
 	if err != nil {
 		return UncomparedDays{}, err
@@ -56,8 +57,10 @@ func (b *Books) uncompared(ctx context.Context, m Month, rows []archive.DayDiges
 		case c.Clean.Digest != digests[name]:
 			found.Changed = append(found.Changed, name)
 		}
+
 		day = day.AddDate(0, 0, 1)
 	}
+
 	return found, nil
 }
 
@@ -73,6 +76,7 @@ func (b *Books) daysWithLateDifferences(ctx context.Context, m Month) (map[strin
 		}
 		return days, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +84,7 @@ func (b *Books) daysWithLateDifferences(ctx context.Context, m Month) (map[strin
 	for i := range differences {
 		days[differences[i].Day.Format(time.DateOnly)] = true
 	}
+
 	return days, nil
 }
 
@@ -102,6 +107,7 @@ func (u *UncomparedDays) String() string {
 			parts = append(parts, part.what+": "+strings.Join(dayNumbers(part.days), " "))
 		}
 	}
+
 	return strings.Join(parts, "; ")
 }
 

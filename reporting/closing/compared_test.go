@@ -32,6 +32,7 @@ func (e *env) reconcile(day time.Time) {
 // that was found, and orders that had left Redis are no comparison.
 func TestChecklist_WantsWhatWasCompared(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	yesterday := archive.BusinessDay(time.Now()).AddDate(0, 0, -1)
 	m := MonthOf(yesterday)
@@ -50,6 +51,7 @@ func TestChecklist_WantsWhatWasCompared(t *testing.T) {
 			t.Errorf("%s: %q", what, detail)
 		}
 	}
+
 	change := func(kurus int64) {
 		t.Helper()
 		row := archive.OrderOf(order, nil)
@@ -77,6 +79,7 @@ func TestChecklist_WantsWhatWasCompared(t *testing.T) {
 // the month is held.
 func TestChecklist_ComparesLateDeliveries(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	o := e.order(october.AddDate(0, 0, 10).Add(30*time.Minute), delivery.Failed, 900) // still the 10th in UTC
 	e.store(o)
@@ -89,6 +92,7 @@ func TestChecklist_ComparesLateDeliveries(t *testing.T) {
 			t.Errorf("%s: %q", what, detail)
 		}
 	}
+
 	says("none", false)
 
 	e.storeLate(&o, at)

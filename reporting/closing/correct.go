@@ -55,6 +55,7 @@ func (u *Unexplained) String() string {
 	if !u.Late.IsZero() {
 		return fmt.Sprintf("%s: a late delivery of %s: %s", order, u.Late.In(delivery.Istanbul).Format("2 Jan 2006 15:04"), u.Why)
 	}
+
 	isSameText := u.BookedSays != "" && u.BookedSays == u.KnownSays
 	if isSameText {
 		return fmt.Sprintf("%s: booked as (%s), now with other details: %s", order, u.BookedSays, u.Why)
@@ -68,12 +69,14 @@ func (c *Correction) String() string {
 	if c.To != c.From {
 		text += " is " + cmp.Or(c.To, nothing)
 	}
+
 	switch {
 	case c.Cause == CauseLate:
 		text += fmt.Sprintf(", %s TRY may have been collected", money(c.PossiblyCollected))
 	case c.Expected != 0:
 		text += fmt.Sprintf(", expected collections %s TRY", money(c.Expected))
 	}
+
 	return text
 }
 
@@ -116,6 +119,7 @@ func (b *Books) Book(ctx context.Context, by, note string, orders []delivery.Ord
 	if len(orders) == 0 || len(orders) > archive.MaxPlaces {
 		return Outcome{}, refuse("name 1 to %d orders", archive.MaxPlaces)
 	}
+
 	l, err := b.Read(ctx)
 	if err != nil {
 		return Outcome{}, err
@@ -128,6 +132,7 @@ func (b *Books) Book(ctx context.Context, by, note string, orders []delivery.Ord
 	c := newCorrector(b)
 	c.by, c.note, c.isNamed = by, note, true
 	err = c.correct(ctx, archive.PlacesPart(l.closedOf(places)))
+
 	return c.result, err
 }
 
@@ -160,6 +165,7 @@ func (b *Books) Unbooked(ctx context.Context) (explained int, waiting []Unexplai
 		explained += found.count()
 		c.addWaiting(found.waiting)
 	}
+
 	return explained, c.result.Waiting, nil
 }
 
@@ -225,6 +231,7 @@ func (c *corrector) correct(ctx context.Context, part archive.Part) error {
 		if err != nil {
 			return err
 		}
+
 		if found.isEmpty() {
 			c.addWaiting(found.waiting)
 			return nil
@@ -234,12 +241,15 @@ func (c *corrector) correct(ctx context.Context, part archive.Part) error {
 		if errors.Is(err, ErrChanged) {
 			continue
 		}
+
 		if err != nil {
 			return err
 		}
+
 		for _, d := range found.orders {
 			c.done[change{Place: d.Place}] = true
 		}
+
 		for i := range found.late {
 			c.done[changeOfLate(&found.late[i])] = true
 		}
@@ -253,9 +263,11 @@ func (c *corrector) bookFound(ctx context.Context, l *Log, found *foundChanges) 
 		Kind: KindCorrection, Month: MonthOf(c.now()), By: c.by, Note: c.note,
 		Batch: uuid.New(), Posted: c.today().Format(time.DateOnly),
 	}
+
 	for _, d := range found.orders {
 		m.Corrections = append(m.Corrections, Correction{Account: d.Account, Order: d.Order, Cause: causeOf(&d)})
 	}
+
 	for _, d := range found.late {
 		m.Corrections = append(m.Corrections, Correction{Account: d.Account, Order: d.Order, Cause: CauseLate, ReportedAt: d.ReportedAt.UnixMilli()})
 	}
@@ -264,16 +276,19 @@ func (c *corrector) bookFound(ctx context.Context, l *Log, found *foundChanges) 
 		if err := c.insertCorrections(ctx, m, found.places(), l.Entries); err != nil {
 			return err
 		}
+
 		c.step("rows stored")
 		if err := c.describe(ctx, m, found.orders); err != nil {
 			return err
 		}
 		return c.requireSealedRows(ctx, l, found.places())
 	}
+
 	e, err := c.book(ctx, l, m, func(string) {}, store)
 	if e != nil {
 		c.result.Booked = append(c.result.Booked, m.Corrections...)
 	}
+
 	return err
 }
 
@@ -290,6 +305,7 @@ func (c *corrector) requireSealedRows(ctx context.Context, l *Log, places []arch
 			return fmt.Errorf("%w: rows of order %s were changed while it was corrected", delivery.ErrUnavailable, place.Order)
 		}
 	}
+
 	return nil
 }
 
@@ -309,6 +325,7 @@ func (f *foundChanges) places() []archive.Place {
 	for _, d := range f.orders {
 		places = append(places, d.Place)
 	}
+
 	for i := range f.late {
 		places = append(places, placeOfLate(&f.late[i]))
 	}
@@ -332,12 +349,14 @@ func (c *corrector) find(ctx context.Context, l *Log, part archive.Part) (*found
 	if err != nil {
 		return nil, err
 	}
+
 	c.isCutOff = c.isCutOff || len(all) == ordersRead
 	for some := range slices.Chunk(all, ordersAtOnce) {
 		if err := c.classify(ctx, found, rows, some); err != nil {
 			return nil, err
 		}
 	}
+
 	return found, nil
 }
 
@@ -353,11 +372,13 @@ func (c *corrector) findLate(ctx context.Context, found *foundChanges, rows *sea
 	if err != nil || len(late) == 0 {
 		return err
 	}
+
 	c.isCutOff = c.isCutOff || len(late) == ordersRead
 	ids := make([]delivery.OrderID, len(late))
 	for i := range late {
 		ids[i] = late[i].Order
 	}
+
 	reports, err := c.ledger.Monitor.LateReportsOf(ctx, ids)
 	if err != nil {
 		return err
@@ -369,6 +390,7 @@ func (c *corrector) findLate(ctx context.Context, found *foundChanges, rows *sea
 		if err != nil {
 			return err
 		}
+
 		switch {
 		case mustWait, why != "" && !c.isNamed:
 			waiting := archive.ClosedDifference{Place: placeOfLate(d)}
@@ -377,6 +399,7 @@ func (c *corrector) findLate(ctx context.Context, found *foundChanges, rows *sea
 			found.late = append(found.late, *d)
 		}
 	}
+
 	return nil
 }
 
@@ -394,6 +417,7 @@ func (c *corrector) reasonOfLate(ctx context.Context, rows *sealedRows, d *archi
 	case !isReported:
 		return whyNotReported, false, nil
 	}
+
 	return "", false, nil
 }
 
@@ -407,11 +431,13 @@ func (c *corrector) classify(ctx context.Context, found *foundChanges, rows *sea
 	if err != nil {
 		return err
 	}
+
 	for _, d := range orders {
 		wereChanged, err := rows.wereChanged(ctx, d.Place)
 		if err != nil {
 			return err
 		}
+
 		needsPerson := why[d.Place] != "" && !c.isNamed
 		switch {
 		case c.done[change{Place: d.Place}]:
@@ -424,6 +450,7 @@ func (c *corrector) classify(ctx context.Context, found *foundChanges, rows *sea
 			found.orders = append(found.orders, d)
 		}
 	}
+
 	return nil
 }
 
@@ -440,10 +467,12 @@ func (b *Books) reasonsForPerson(ctx context.Context, all []archive.ClosedDiffer
 		why[d.Place] = reasonUnconfirmed(d)
 		byDay[d.Day] = append(byDay[d.Day], d)
 	}
+
 	held, _, err := b.ledger.Orders.GetReadable(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
+
 	inRedis := map[archive.Place]*delivery.Order{}
 	for _, o := range held {
 		if o != nil {
@@ -456,6 +485,7 @@ func (b *Books) reasonsForPerson(ctx context.Context, all []archive.ClosedDiffer
 			return nil, err
 		}
 	}
+
 	return why, nil
 }
 
@@ -481,6 +511,7 @@ func (b *Books) confirm(ctx context.Context, why map[archive.Place]string, day t
 			selection.Accounts = append(selection.Accounts, d.Account)
 		}
 	}
+
 	isRecent := b.now().Sub(day) < confirmedWithin
 
 	return b.archive.Stored(ctx, selection, func(s *archive.Stored) error {
@@ -489,6 +520,7 @@ func (b *Books) confirm(ctx context.Context, why map[archive.Place]string, day t
 		if !canConfirm {
 			return nil
 		}
+
 		row := archive.OrderOf(o, nil)
 		differences := s.Differences(&row, archive.EventsOf(o))
 		switch {
@@ -499,6 +531,7 @@ func (b *Books) confirm(ctx context.Context, why map[archive.Place]string, day t
 		default:
 			delete(why, s.Place)
 		}
+
 		return nil
 	})
 }
@@ -510,6 +543,7 @@ func (b *Books) insertCorrections(ctx context.Context, m *Manifest, places []arc
 	if err != nil {
 		return fmt.Errorf("posted: %w", err)
 	}
+
 	byCause := map[string][]archive.Place{}
 	var late []archive.LateDelivery
 	for _, c := range m.Corrections {
@@ -517,6 +551,7 @@ func (b *Books) insertCorrections(ctx context.Context, m *Manifest, places []arc
 		if i < 0 {
 			return fmt.Errorf("%w: nothing is stored of order %s", delivery.ErrUnavailable, c.Order)
 		}
+
 		place := places[i]
 		if c.Cause == CauseLate {
 			late = append(late, archive.LateDelivery{Account: place.Account, CreatedAt: place.Day, Order: c.Order, ReportedAt: time.UnixMilli(c.ReportedAt)})
@@ -524,15 +559,18 @@ func (b *Books) insertCorrections(ctx context.Context, m *Manifest, places []arc
 			byCause[c.Cause] = append(byCause[c.Cause], place)
 		}
 	}
+
 	for cause, orders := range byCause {
 		correction := archive.Correction{Batch: m.Batch, Posted: posted, Cause: cause, Sealed: batchesAbout(before, orders)}
 		if err := b.archive.InsertCorrections(ctx, correction, orders); err != nil {
 			return err
 		}
 	}
+
 	if len(late) == 0 {
 		return nil
 	}
+
 	return b.archive.InsertLate(ctx, archive.Correction{Batch: m.Batch, Posted: posted, Cause: CauseLate}, late)
 }
 
@@ -544,6 +582,7 @@ func (b *Books) describe(ctx context.Context, m *Manifest, orders []archive.Clos
 	if err != nil {
 		return err
 	}
+
 	for _, d := range orders {
 		i := slices.IndexFunc(rows, func(r archive.ClosedRow) bool { return r.Place == d.Place && r.Sign == 1 })
 		isAsRead := !d.Known || i >= 0 && rows[i].Facts == d.KnownFacts
@@ -551,13 +590,16 @@ func (b *Books) describe(ctx context.Context, m *Manifest, orders []archive.Clos
 			return fmt.Errorf("%w: order %s has changed while it was corrected", delivery.ErrUnavailable, d.Order)
 		}
 	}
+
 	for i := range m.Corrections {
 		m.Corrections[i].fillFrom(rows)
 	}
+
 	days, err := b.archive.DigestBatch(ctx, m.Batch, maxCorrectionRows)
 	if err != nil {
 		return err
 	}
+
 	m.Digest = archive.Sum(days)
 	if m.Digest.Rows != int64(len(rows)) {
 		return fmt.Errorf("%w: there are rows in the batch that are not of it", delivery.ErrUnavailable)
@@ -568,6 +610,7 @@ func (b *Books) describe(ctx context.Context, m *Manifest, orders []archive.Clos
 	if len(m.Corrections) == 0 {
 		return fmt.Errorf("%w: no row was made of the corrections", delivery.ErrUnavailable)
 	}
+
 	return nil
 }
 
@@ -579,12 +622,14 @@ func (c *Correction) fillFrom(rows []archive.ClosedRow) {
 		if isOther || isOtherReport {
 			continue
 		}
+
 		c.Month = MonthOf(r.Day)
 		c.Expected += r.Expected
 		c.PossiblyCollected += r.Collection
 		if r.Sign <= 0 {
 			c.From = r.Status
 		}
+
 		if r.Sign >= 0 {
 			c.To = r.Status
 		}

@@ -26,6 +26,7 @@ func (e *env) correct(booked, left int, named ...delivery.OrderID) {
 // An order that was not there when its month was closed, and has not ended, is carried over like any other.
 func TestCorrect_AnOrderThatHasNotEndedBalances(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	at := october.Add(12 * time.Hour)
 	e.store(e.order(at, delivery.Delivered, 100))
@@ -39,6 +40,7 @@ func TestCorrect_AnOrderThatHasNotEndedBalances(t *testing.T) {
 			t.Errorf("%s, the control totals of %s to %s do not balance", when, p.From, p.To)
 		}
 	}
+
 	e.store(o)
 	e.correct(1, 0, o.ID)
 	november := params(october.Next())
@@ -57,6 +59,7 @@ func TestCorrect_AnOrderThatHasNotEndedBalances(t *testing.T) {
 // was never booked, and the books would stay wrong once the row is brought back.
 func TestBook_RefusesBesideRowsThatWereChanged(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 100)
 	e.store(o)
@@ -76,6 +79,7 @@ func TestBook_RefusesBesideRowsThatWereChanged(t *testing.T) {
 	if !errors.Is(err, delivery.ErrUnavailable) || !strings.Contains(err.Error(), "has changed while it was corrected") {
 		t.Errorf("an order that changed meanwhile: %v", err)
 	}
+
 	e.Want("rows that stay of it", "count() FROM "+e.Database+".closed_orders", "1")
 
 	e.correct(1, 0, o.ID)
@@ -86,6 +90,7 @@ func TestBook_RefusesBesideRowsThatWereChanged(t *testing.T) {
 // A store's name in booked reports is that of the latest entry of its youngest order, in whatever order rows are read.
 func TestBooked_NamesAreThoseOfTheLatestEntry(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	at := october.Add(12 * time.Hour)
 	older, o := e.order(at.Add(-time.Hour), delivery.Delivered, 100), e.order(at, delivery.Delivered, 200)
@@ -98,6 +103,7 @@ func TestBooked_NamesAreThoseOfTheLatestEntry(t *testing.T) {
 		e.store(o)
 		e.correct(1, 0, o.ID)
 	}
+
 	november, day := october.Next(), dayText(e.clock)
 	wantContains(t, "November's statement", e.csv("fleet-statement", november, reports.Booked, ""), ",moda,Ayva,0,0,")
 	wantContains(t, "November's collections", e.csv("expected-collections", november, reports.Booked, ""), ",moda,Ayva,0,0,0.02,")
@@ -108,6 +114,7 @@ func TestBooked_NamesAreThoseOfTheLatestEntry(t *testing.T) {
 // Late deliveries of an order that is booked by itself are booked once each, by their times.
 func TestCorrect_BooksEachLateDeliveryOnce(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	o := e.order(october.Add(12*time.Hour), delivery.Failed, 9900)
 	e.store(o)
@@ -127,6 +134,7 @@ func TestCorrect_BooksEachLateDeliveryOnce(t *testing.T) {
 	if !slices.Equal(v.Pending, []string{want, want}) {
 		t.Errorf("`month verify` names %q, want twice %s", v.Pending, want)
 	}
+
 	e.correct(2, 0)
 	e.correct(0, 0)
 	if v := e.verify(); len(v.Findings)+len(v.Pending) > 0 {
@@ -137,6 +145,7 @@ func TestCorrect_BooksEachLateDeliveryOnce(t *testing.T) {
 // In a month of which rows were changed nothing explains itself: what differs can be the falsified row.
 func TestCorrect_NothingExplainsItselfWhereRowsWereChanged(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	falsified, failed := e.order(october.Add(12*time.Hour), delivery.Delivered, 100), e.order(october.Add(12*time.Hour), delivery.Failed, 9900)
 	late := func(o archive.Order) {
@@ -158,6 +167,7 @@ func TestCorrect_NothingExplainsItselfWhereRowsWereChanged(t *testing.T) {
 // stay what they were.
 func TestBooks_AnEntryIsAsOldAsItWas(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	e.store(e.order(october.Add(12*time.Hour), delivery.Delivered, 100))
 	e.close(october)
@@ -177,6 +187,7 @@ func TestBooks_AnEntryIsAsOldAsItWas(t *testing.T) {
 // An order of which somebody writes a row under another account is not the one that Redis confirms.
 func TestCorrect_ARowUnderAnotherAccountIsNotConfirmed(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	at := october.AddDate(0, 0, 30)
 	held := e.Vendor.Order("", at)
@@ -197,6 +208,7 @@ func TestCorrect_ARowUnderAnotherAccountIsNotConfirmed(t *testing.T) {
 // A reversal that is not what was booked stays a difference, though the order's last entry is right.
 func TestDiffering_FindsAReversalOfSomethingElse(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 100)
 	e.store(o)
@@ -217,6 +229,7 @@ func TestDiffering_FindsAReversalOfSomethingElse(t *testing.T) {
 // An amount that no calculation can hold is found like any other, and stops nothing.
 func TestVerify_GoesOnBesideAnImpossibleAmount(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnvWithReports(t), month("2025-10")
 	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 100)
 	e.store(o)
@@ -234,6 +247,7 @@ func TestVerify_GoesOnBesideAnImpossibleAmount(t *testing.T) {
 // A person who has to decide sees which amount differs, and that there is a difference where no amount does.
 func TestVerify_SaysWhatAnOrderWasAndIs(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 10050)
 	e.store(o)

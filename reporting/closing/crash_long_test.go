@@ -99,6 +99,7 @@ func TestCrash_Child(t *testing.T) {
 		testenv.Must(t, wrong)
 		_, _, err = correct(t.Context(), b, "ece", "", id)
 	}
+
 	t.Fatalf("it went on behind %s: %v", step, err)
 }
 
@@ -131,9 +132,11 @@ func (c *crash) whileDies(what, step string, nth int, do func(b *Books) error) {
 		if name == step {
 			reached++
 		}
+
 		if name != step || reached != nth {
 			return
 		}
+
 		if what == "Redis" {
 			c.redis.Kill()
 		} else {
@@ -146,6 +149,7 @@ func (c *crash) whileDies(what, step string, nth int, do func(b *Books) error) {
 	if reached < nth {
 		c.T.Fatalf("%s: there was no step %s (%d): %v", what, step, nth, err)
 	}
+
 	c.T.Logf("%s was killed behind %s (%d): %v", what, step, nth, err)
 	if what == "Redis" {
 		testenv.Must(c.T, c.redis.Start(c.T.Context()))
@@ -156,6 +160,7 @@ func (c *crash) whileDies(what, step string, nth int, do func(b *Books) error) {
 	} else {
 		c.ClickHouse.Start(c.T)
 	}
+
 	c.books = c.newBooks() // as a new process
 }
 
@@ -167,6 +172,7 @@ func (e *env) child(step string, variables ...string) *exec.Cmd {
 	cmd := exec.Command(self, "-test.run", "^TestCrash_Child$")
 	cmd.Env = append(append(os.Environ(), childStep+"="+step, childNow+"="+e.clock.Format(time.RFC3339), childRedis+"="+e.ConfigFor(stack.OperatorUser).URL,
 		childStore+"="+e.ClickHouse.URL, childBase+"="+e.Database), variables...)
+
 	return cmd
 }
 
@@ -210,6 +216,7 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 				err := decide(t.Context(), b, KindClose, m, "ece", "")
 				return err
 			}
+
 			after(step, func() { c.killed(step, childMonth+"="+m.String()) }, closing)
 
 			decided := c.log().Closed(m)
@@ -217,6 +224,7 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 			if want := step == "decided" || step == "stored"; decided != want && what != "ClickHouse" || want && !decided {
 				t.Errorf("%s died behind %s, closed: %v", what, step, decided)
 			}
+
 			if !decided {
 				testenv.Must(t, closing(c.books))
 			}
@@ -244,9 +252,11 @@ func TestCrash_AfterEachStepNothingIsLostOrTwice(t *testing.T) {
 			corrections++
 			c.requireLog(closings, corrections)
 		}
+
 		if v := c.verify(); len(v.Findings)+len(v.Pending) > 0 {
 			t.Errorf("%s: %+v", what, v)
 		}
+
 		t.Logf("%s was killed behind each step: %d closings, %d corrections", what, closings, corrections)
 	}
 }
@@ -277,6 +287,7 @@ func TestCrash_BehindEachStepDeliveryGoesOn(t *testing.T) {
 		}
 		steps = append(steps, "set delivered", "recorded")
 	}
+
 	steps = append(steps, "announced", "noted")
 
 	var announced []string
@@ -286,10 +297,12 @@ func TestCrash_BehindEachStepDeliveryGoesOn(t *testing.T) {
 		for _, line := range regexp.MustCompile("(?m)^announced (.*)$").FindAllStringSubmatch(out, -1) {
 			announced = append(announced, line[1])
 		}
+
 		n := len(b.files(t))
 		if n < delivered {
 			t.Errorf("killed behind %s, %d files are there, before %d", step, n, delivered)
 		}
+
 		delivered = n
 	}
 
@@ -299,6 +312,7 @@ func TestCrash_BehindEachStepDeliveryGoesOn(t *testing.T) {
 		testenv.Must(t, err)
 		testenv.Must(t, r.announce(t.Context(), report))
 	}
+
 	d := e.newDeliverer(r, b)
 	d.mustDeliver(t)
 	d.mustDeliver(t)
@@ -308,6 +322,7 @@ func TestCrash_BehindEachStepDeliveryGoesOn(t *testing.T) {
 	if len(files) != len(closingFiles)+correctionFiles+len(reportFiles) || len(r.events) != 3 {
 		t.Errorf("%d files, announced are %s", len(files), r.ids())
 	}
+
 	for _, event := range r.asked {
 		report, err := parseReport(event)
 		testenv.Must(t, err)
@@ -317,6 +332,7 @@ func TestCrash_BehindEachStepDeliveryGoesOn(t *testing.T) {
 			}
 		}
 	}
+
 	wrong, err := e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target})
 	testenv.Must(t, err)
 	if len(wrong) > 0 {
@@ -344,6 +360,7 @@ func TestCrash_BehindEachStepRecoveryGoesOn(t *testing.T) {
 			e.killed(step, childFiles+"="+name)
 			e.Do("DEL", "books:{sg}claim:recover") // which ends by itself 30 seconds later
 		}
+
 		e.wantRecovered(what, Recovery{Manifests: manifestsOf(log), TakeNewer: true}, "34")
 		if got := e.closedRows(); got != rows {
 			t.Errorf("%s: rows are\n%s\nwere\n%s", what, got, rows)
@@ -365,6 +382,7 @@ func TestCrash_BehindEachStepADatabaseDiesAndDeliveryGoesOn(t *testing.T) {
 		return NewDeliverer(books, DelivererSettings{Targets: []*deliver.Target{b.target}, Daily: "07:00", Announce: r.announce,
 			Registry: prometheus.NewRegistry()})
 	}
+
 	deliverBy(c.books).mustDeliver(t)
 
 	want := []string{"2025-10-closing-000002", "2025-11-02-daily"}
@@ -403,6 +421,7 @@ func TestCrash_BehindEachStepADatabaseDiesAndDeliveryGoesOn(t *testing.T) {
 					t.Errorf("%s: %s has changed", name, file)
 				}
 			}
+
 			files = now
 			c.wantAnnouncedAsDelivered(name, r, files, len(want))
 			if t.Failed() {
@@ -410,6 +429,7 @@ func TestCrash_BehindEachStepADatabaseDiesAndDeliveryGoesOn(t *testing.T) {
 			}
 		}
 	}
+
 	wrong, err := c.books.CheckDelivered(t.Context(), []*deliver.Target{b.target})
 	testenv.Must(t, err)
 	if len(wrong) > 0 {
@@ -429,6 +449,7 @@ func (c *crash) wantAnnouncedAsDelivered(what string, r *receiver, files map[str
 		if isRepeated && text != event {
 			c.T.Errorf("%s: %s was announced as\n%s\nand as\n%s", what, report.ID, text, event)
 		}
+
 		texts[report.ID] = event
 		for _, f := range report.Files {
 			if f.SHA256 != sumOf(files[f.Name]) {
@@ -436,6 +457,7 @@ func (c *crash) wantAnnouncedAsDelivered(what string, r *receiver, files map[str
 			}
 		}
 	}
+
 	if len(texts) != reports {
 		c.T.Errorf("%s: %d reports were announced, want %d: %s", what, len(texts), reports, r.ids())
 	}
@@ -449,6 +471,7 @@ func TestCrash_BehindEachStepADatabaseDiesAndRecoveryGoesOn(t *testing.T) {
 		c.store(c.order(m.Add(12*time.Hour), delivery.Delivered, 100))
 		c.close(m)
 	}
+
 	log := c.log().Entries
 	rows := c.closedRows()
 	from := Recovery{Manifests: manifestsOf(log), TakeNewer: true}
@@ -459,6 +482,7 @@ func TestCrash_BehindEachStepADatabaseDiesAndRecoveryGoesOn(t *testing.T) {
 				if isRedisOlder {
 					c.Do("SET", headKey, log[0].signed.Head())
 				}
+
 				c.lose("journal", "sequence > 1")
 				c.loseRows(&log[1])
 				c.loseRows(&log[3])
@@ -467,6 +491,7 @@ func TestCrash_BehindEachStepADatabaseDiesAndRecoveryGoesOn(t *testing.T) {
 					_, err := b.Recover(t.Context(), from, func(string) {})
 					return err
 				})
+
 				c.Do("DEL", "books:{sg}claim:recover") // which ends by itself 30 seconds later
 				_, err := c.recover(from)
 				testenv.Must(t, err)
@@ -499,6 +524,7 @@ func TestCrash_APausedProcessDecidesNothingOnceMore(t *testing.T) {
 		if isDecidedByChild != errors.Is(err, ErrRefused) || !isDecidedByChild && err != nil {
 			t.Errorf("%s: the other one's closing: %v", step, err)
 		}
+
 		said := child.goOn(t)
 
 		closings++
@@ -510,6 +536,7 @@ func TestCrash_APausedProcessDecidesNothingOnceMore(t *testing.T) {
 		if !isDecidedByChild && strings.Contains(said, "ended with <nil>") {
 			t.Errorf("%s: the child said %s", step, said)
 		}
+
 		last, err := e.books.LastTask(t.Context())
 		testenv.Must(t, err)
 		if last.ID != task.ID || !last.HasEnded() {
@@ -521,6 +548,7 @@ func TestCrash_APausedProcessDecidesNothingOnceMore(t *testing.T) {
 		if v := e.verify(); len(v.Findings)+len(v.Pending) > 0 {
 			t.Errorf("%s: %+v", step, v)
 		}
+
 		t.Logf("stopped behind %s, the child %s", step, said)
 		m = m.Next()
 	}
@@ -546,6 +574,7 @@ func (e *env) paused(step string, variables ...string) *pausedChild {
 	if !status.Stopped() {
 		e.T.Fatalf("the child has not stopped behind %s: %v", step, status)
 	}
+
 	return child
 }
 
@@ -556,9 +585,11 @@ func (c *pausedChild) goOn(t *testing.T) string {
 	if err := c.cmd.Wait(); err != nil {
 		t.Fatalf("the child: %v\n%s", err, c.out)
 	}
+
 	said := regexp.MustCompile("(?m)^ended with .*$").FindString(c.out.String())
 	if said == "" {
 		t.Fatalf("the child has not said how it ended:\n%s", c.out)
 	}
+
 	return said
 }

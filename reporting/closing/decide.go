@@ -66,6 +66,7 @@ func (b *Books) Decide(ctx context.Context, d Decision, progress func(string)) (
 	default:
 		err = fmt.Errorf("nobody can decide on a %q", d.Kind)
 	}
+
 	return Outcome{Entry: e}, err
 }
 
@@ -101,6 +102,7 @@ func (b *Books) audited(ctx context.Context, who Person, d Decision, progress fu
 	if err != nil {
 		return Outcome{}, fmt.Errorf("an entry of the audit trail: %w", err)
 	}
+
 	entry := &ledger.AuditEntry{
 		At: b.now().Truncate(time.Millisecond), ID: ledger.NewAuditID(), Version: 1,
 		Actor: who.Name, Credential: who.Credential, Address: who.Address, RequestID: who.RequestID,
@@ -114,12 +116,14 @@ func (b *Books) audited(ctx context.Context, who Person, d Decision, progress fu
 	if err == nil {
 		return outcome, nil
 	}
+
 	entry.Version++
 	entry.Outcome = outcomeOf(err)
 	unaudited := b.ledger.Audit.Append(context.WithoutCancel(ctx), entry)
 	if unaudited != nil {
 		b.log.Error("what became of a decision is not in the audit trail", "action", entry.Action, "outcome", entry.Outcome, "error", unaudited)
 	}
+
 	return outcome, err
 }
 

@@ -74,11 +74,13 @@ func NewDeliverer(b *Books, s DelivererSettings) *Deliverer {
 	if len(targets) == 0 {
 		targets = []*deliver.Target{nil}
 	}
+
 	for _, target := range targets {
 		q := &targetQueue{books: b, target: target, daily: parseDaily(s.Daily), attempts: newAttempts()}
 		if target != nil {
 			q.name = target.Name
 		}
+
 		q.pending = pending.WithLabelValues(q.name)
 		q.oldest = oldest.WithLabelValues(q.name)
 		q.delivered = results.WithLabelValues(q.name, "delivered")
@@ -95,6 +97,7 @@ func NewDeliverer(b *Books, s DelivererSettings) *Deliverer {
 		oldest: metrics.Gauge("reporting_announcements_oldest_pending_timestamp_seconds",
 			"When the oldest of them was delivered; 0: none is pending."),
 	}
+
 	return d
 }
 
@@ -108,6 +111,7 @@ func (d *Deliverer) Run(ctx context.Context) {
 			service.Repeat(ctx, log, d.interval, "deliveries cannot be looked at", "deliveries are looked at again", q.once)
 		})
 	}
+
 	running.Go(func() {
 		service.Repeat(ctx, d.books.log, d.interval, "announcements cannot be looked at", "announcements are looked at again", d.announcer.once)
 	})
@@ -122,6 +126,7 @@ func (d *Deliverer) once(ctx context.Context) error {
 	for i, q := range d.queues {
 		running.Go(func() { errs[i] = q.once(ctx) })
 	}
+
 	running.Wait()
 
 	return errors.Join(errors.Join(errs...), d.announcer.once(ctx))
@@ -146,6 +151,7 @@ func (b *Books) changeSet(ctx context.Context, target, name string, change func(
 	if err != nil {
 		return err
 	}
+
 	if row == nil {
 		return fmt.Errorf("%w: delivery_sets has no row for %s at the target %q", delivery.ErrUnavailable, name, target)
 	}
@@ -155,5 +161,6 @@ func (b *Books) changeSet(ctx context.Context, target, name string, change func(
 
 	row.Version++
 	row.ChangedAt = b.now()
+
 	return b.archive.RecordDeliverySets(ctx, []archive.DeliverySet{*row})
 }

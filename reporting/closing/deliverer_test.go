@@ -60,6 +60,7 @@ func newBucket(t *testing.T, name string) *bucket {
 		}
 		store.ServeHTTP(w, r)
 	}))
+
 	t.Cleanup(server.Close)
 	b.url = "s3://books/finance?endpoint=" + url.QueryEscape(server.URL)
 	b.target = openTarget(t, name, b.url)
@@ -67,6 +68,7 @@ func newBucket(t *testing.T, name string) *bucket {
 	var err error
 	b.client, err = minio.New(strings.TrimPrefix(direct.URL, "http://"), &minio.Options{Creds: credentials.NewStaticV4("id", "secret", "")})
 	testenv.Must(t, err)
+
 	return b
 }
 
@@ -77,6 +79,7 @@ func openTarget(t *testing.T, name, address string) *deliver.Target {
 	t.Setenv(variable+"_SECRET", "secret")
 	target, err := deliver.Open(deliver.TargetSettings{Name: name, URL: address})
 	testenv.Must(t, err)
+
 	return target
 }
 
@@ -98,6 +101,7 @@ func (b *bucket) files(t *testing.T) map[string]string {
 		testenv.Must(t, err)
 		files[strings.TrimPrefix(o.Key, "finance/")] = string(content)
 	}
+
 	return files
 }
 
@@ -110,6 +114,7 @@ func (b *bucket) sets(t *testing.T) string {
 			whole = append(whole, folder)
 		}
 	}
+
 	slices.Sort(whole)
 	return strings.Join(whole, " ")
 }
@@ -131,10 +136,12 @@ func (r *receiver) announce(_ context.Context, report *delivery.AvailableReport)
 	if r.err != nil && (r.refuse == nil || r.refuse(report.ID)) {
 		return r.err
 	}
+
 	isRepeated := slices.ContainsFunc(r.events, func(event string) bool { return idOf(event) == report.ID })
 	if !isRepeated {
 		r.events = append(r.events, text)
 	}
+
 	return nil
 }
 
@@ -153,6 +160,7 @@ func (r *receiver) ids() string {
 	for _, event := range r.events {
 		ids = append(ids, idOf(event))
 	}
+
 	slices.Sort(ids) // the order of announcements is nobody's business
 	return strings.Join(ids, " ")
 }
@@ -178,6 +186,7 @@ func (d *Deliverer) wantPending(t *testing.T, want int, since time.Time) {
 	if !since.IsZero() {
 		oldest = float64(since.Unix())
 	}
+
 	q := d.queues[0]
 	if n, at := testenv.Value(t, q.pending), testenv.Value(t, q.oldest); n != float64(want) || at != oldest {
 		t.Errorf("%v are pending since %v, want %d since %v", n, at, want, oldest)
@@ -237,29 +246,34 @@ func TestDeliverer_DeliversEachSetOnce(t *testing.T) {
 			t.Errorf("the manifest in %s is not what was sealed: %q", folder, manifest)
 		}
 	}
+
 	wantContains(t, "the manifest of the correction", files["2025-11-correction-000003/manifest.json"], `"order":"`+failed.ID.String()+`"`)
 	for _, line := range l.Entries[1].Control {
 		if line.SHA256 != "" && sumOf(files["2025-10-closing-000002/"+line.Line+".csv"]) != line.SHA256 {
 			t.Errorf("%s is not what was sealed", line.Line)
 		}
 	}
+
 	wantContains(t, "the corrections", files["2025-11-correction-000003/corrections.csv"], failed.ID.String()+",", ",2025-10,2025-11-03,late delivery,Failed,Failed,0.00,99.00,")
 	wantContains(t, "the manifest of the day", files["2025-11-02-daily/manifest.json"], `"day":"2025-11-02"`, "as they were when they were delivered",
 		`"order-ledger.csv":"`+sumOf(files["2025-11-02-daily/order-ledger.csv"])+`"`)
 	if len(files) != 6+2+5 {
 		t.Errorf("%d files", len(files))
 	}
+
 	var delivered []string
 	for _, name := range []string{"2025-10-closing-000002/log.jsonl", "2025-10-closing-000002/manifest.json", "2025-11-correction-000003/manifest.json"} {
 		manifests, err := ManifestsIn([]byte(files[name]))
 		testenv.Must(t, err)
 		delivered = append(delivered, manifests...)
 	}
+
 	for i := range l.Entries {
 		if i >= len(delivered) || delivered[i] != l.Entries[i].JSON {
 			t.Errorf("entry %d was not delivered as it is in the log: %q", i+1, delivered)
 		}
 	}
+
 	wantAnnounced(t, r, "2025-10-closing-000002@erp", "2025-11-correction-000003@erp", "2025-11-02-daily@erp")
 	for _, event := range r.events {
 		deliveredAt := e.clock
@@ -268,6 +282,7 @@ func TestDeliverer_DeliversEachSetOnce(t *testing.T) {
 		}
 		wantContains(t, "the event", event, `"at":"`+delivery.FormatTime(deliveredAt)+`"`)
 	}
+
 	d.wantPending(t, 0, time.Time{})
 
 	wrong, err := e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target})
@@ -275,14 +290,17 @@ func TestDeliverer_DeliversEachSetOnce(t *testing.T) {
 	if len(wrong) > 0 {
 		t.Error(wrong)
 	}
+
 	b.put(t, "2025-10-closing-000002/order-ledger.csv", "x")
 	if wrong, err = e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target}); err != nil || len(wrong) != 1 || !strings.Contains(wrong[0], "order-ledger.csv") {
 		t.Error(wrong, err)
 	}
+
 	testenv.Must(t, e.books.changeSet(t.Context(), "erp", "2025-11-correction-000003", func(row *archive.DeliverySet) bool {
 		row.Manifest = sumOf("other")
 		return true
 	}))
+
 	if wrong, err = e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target}); err != nil || len(wrong) != 2 || !strings.Contains(wrong[1], "sealed is "+l.Entries[2].Seal[:12]) {
 		t.Error(wrong, err)
 	}
@@ -291,6 +309,7 @@ func TestDeliverer_DeliversEachSetOnce(t *testing.T) {
 // Without a target a closing is announced all the same, without files.
 func TestDeliverer_AnnouncesWithoutTargets(t *testing.T) {
 	t.Parallel()
+
 	e, r, october := newEnv(t), &receiver{}, month("2025-10")
 	e.store(e.order(october.AddDate(0, 0, 5), delivery.Delivered, 25000))
 	e.close(october)
@@ -309,6 +328,7 @@ func TestDeliverer_CatchesUpOnDaysWithoutAProcess(t *testing.T) {
 	for day := range 40 {
 		e.store(e.order(october.AddDate(0, 0, day).Add(12*time.Hour), delivery.Delivered, 25000))
 	}
+
 	e.clock = october.AddDate(0, 0, 28).Add(6 * time.Hour) // 29 October, before the time
 	e.newDeliverer(r, b).mustDeliver(t)
 	wantSets(t, b)
@@ -318,6 +338,7 @@ func TestDeliverer_CatchesUpOnDaysWithoutAProcess(t *testing.T) {
 		e.newDeliverer(r, b).mustDeliver(t)
 		wantSets(t, b, "2025-10-28-daily", "2025-10-29-daily", "2025-10-30-daily", "2025-10-31-daily", "2025-11-01-daily", "2025-11-02-daily")
 	}
+
 	wantAnnounced(t, r, "2025-10-28-daily@erp", "2025-10-29-daily@erp", "2025-10-30-daily@erp", "2025-10-31-daily@erp", "2025-11-01-daily@erp", "2025-11-02-daily@erp")
 	wantContains(t, "the ledger", b.files(t)["2025-10-31-daily/order-ledger.csv"], "2025-10-31T12:00:00", ",250.00,")
 
@@ -332,6 +353,7 @@ func TestDeliverer_CatchesUpOnDaysWithoutAProcess(t *testing.T) {
 // After years the last 396 days come, some at each look.
 func TestDeliverer_BoundsWhatItCatchesUpOn(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	day := month("2022-01").Time
 	e.clock = month("2025-11").Add(8 * time.Hour)
@@ -365,6 +387,7 @@ func TestDeliverer_CatchesUpOnATargetThatWasAway(t *testing.T) {
 			t.Errorf("a target that is away is asked %d times at a look", n)
 		}
 	}
+
 	wantSets(t, b)
 	if n := testenv.Value(t, d.announcer.pending); n != 0 {
 		t.Errorf("%v are to be announced that are not there", n)
@@ -376,6 +399,7 @@ func TestDeliverer_CatchesUpOnATargetThatWasAway(t *testing.T) {
 	for day := 2; day <= 8; day++ {
 		want = append(want, fmt.Sprintf("2025-11-%02d-daily", day))
 	}
+
 	wantSets(t, b, want...)
 	d.wantPending(t, 0, time.Time{})
 	if len(r.events) != len(want) {
@@ -401,6 +425,7 @@ func TestDeliverer_GoesOnPastWhatCannotSucceed(t *testing.T) {
 		d.mustDeliver(t)
 		e.clock = e.clock.Add(40 * time.Minute)
 	}
+
 	all := []string{"2025-10-closing-000002", "2025-11-closing-000004", "2025-12-02-daily"}
 	wantSets(t, b, all[1:]...)
 	wantSets(t, other, all...)
@@ -408,6 +433,7 @@ func TestDeliverer_GoesOnPastWhatCannotSucceed(t *testing.T) {
 	if n := strings.Count(log.String(), "a delivery failed"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, &log)
 	}
+
 	row, err := e.books.archive.DeliverySet(t.Context(), "erp", all[0])
 	testenv.Must(t, err)
 	wantContains(t, "the error", row.Error, foreign, "other content")
@@ -422,6 +448,7 @@ func TestDeliverer_GoesOnPastWhatCannotSucceed(t *testing.T) {
 	if n := b.asked.Load() - asked; n > 0 {
 		t.Errorf("asked %d times", n)
 	}
+
 	e.clock = e.clock.Add(time.Hour)
 	b.isAway.Store(true)
 	d.mustDeliver(t)
@@ -452,6 +479,7 @@ func TestDeliverer_GoesOnPastWhatFailsForEver(t *testing.T) {
 	for range 2 {
 		d.mustDeliver(t)
 	}
+
 	wantSets(t, b, "2025-11-05-daily")
 	d.wantPending(t, 4, month("2025-11").AddDate(0, 0, 1).Add(7*time.Hour))
 }
@@ -467,6 +495,7 @@ func TestDeliverer_AHangingTargetDelaysNothingElse(t *testing.T) {
 		asked.Store(true)
 		<-release
 	}))
+
 	t.Cleanup(hanging.Close)
 	t.Cleanup(func() { close(release) })
 	stuck := &bucket{target: openTarget(t, "stuck", "s3://books?endpoint="+url.QueryEscape(hanging.URL))}
@@ -510,6 +539,7 @@ func TestDeliverer_AnAnnouncementThatFailsHoldsUpNothing(t *testing.T) {
 		d.mustDeliver(t)
 		e.clock = e.clock.Add(time.Minute)
 	}
+
 	wantSets(t, b, "2025-10-closing-000002", "2025-11-closing-000004", "2025-12-02-daily")
 	d.wantPending(t, 0, time.Time{})
 	if n, at := testenv.Value(t, d.announcer.pending), testenv.Value(t, d.announcer.oldest); n != 3 || at != float64(delivered.Unix()) {
@@ -523,6 +553,7 @@ func TestDeliverer_AnAnnouncementThatFailsHoldsUpNothing(t *testing.T) {
 	for range 3 {
 		d.mustDeliver(t)
 	}
+
 	wantAnnounced(t, r, "2025-11-closing-000004@erp", "2025-12-02-daily@erp")
 	row, err := e.books.archive.DeliverySet(t.Context(), "erp", "2025-10-closing-000002")
 	testenv.Must(t, err)
@@ -575,6 +606,7 @@ func TestDeliverer_ARetriedAnnouncementSaysWhatWasDelivered(t *testing.T) {
 	if report.ID != "2025-11-02-daily-2@erp" || report.Kind != delivery.ReportScheduled || len(report.Files) != 2 || formatReport(report) != r.events[0] {
 		t.Errorf("%+v", report)
 	}
+
 	for _, f := range report.Files {
 		if f.Target != "erp" || f.SHA256 != sumOf(files[f.Name]) {
 			t.Errorf("%s at %s is not what was announced", f.Name, f.Target)
@@ -598,6 +630,7 @@ func TestDeliverer_BeginsADailySetAnew(t *testing.T) {
 	if files["2025-11-02-daily/order-ledger.csv"] != cutOff || files["2025-11-02-daily-2/manifest.json"] != cutOff || len(files) != 1+2+2 {
 		t.Errorf("%d files", len(files))
 	}
+
 	wantContains(t, "the ledger", files["2025-11-02-daily-3/order-ledger.csv"], ",moda,", ",250.00,")
 	wantAnnounced(t, r, "2025-11-02-daily-3@daily")
 }
@@ -613,6 +646,7 @@ func TestDeliverer_FindsAFolderBehindManyThatAreTaken(t *testing.T) {
 		}
 		b.put(t, folder+"/order-ledger.csv", "taken")
 	}
+
 	d := e.newDeliverer(r, b)
 	d.mustDeliver(t)
 	d.wantPending(t, 1, month("2025-11").AddDate(0, 0, 2).Add(7*time.Hour))
@@ -644,10 +678,12 @@ func TestDeliverer_GoesOnAfterEachStepThoughReportsChanged(t *testing.T) {
 				cancel()
 			}
 		}
+
 		_ = e.newDeliverer(r, b).once(ctx)
 		if ctx.Err() == nil {
 			t.Fatalf("there was no step %s", step)
 		}
+
 		e.books = e.newBooks()
 		o.Collection.Minor, o.Version = 1, o.Version+1
 		e.store(o)
@@ -659,6 +695,7 @@ func TestDeliverer_GoesOnAfterEachStepThoughReportsChanged(t *testing.T) {
 		if strings.HasSuffix(step, ".csv") {
 			want += "-2"
 		}
+
 		wantSets(t, b, want)
 		wantAnnounced(t, r, want+"@"+name)
 		report, err := parseReport(r.events[0])
@@ -668,6 +705,7 @@ func TestDeliverer_GoesOnAfterEachStepThoughReportsChanged(t *testing.T) {
 				t.Errorf("%s: %s is not what was announced", step, f.Name)
 			}
 		}
+
 		d.wantPending(t, 0, time.Time{})
 		if t.Failed() {
 			t.Fatalf("cut off behind %s", step)
@@ -691,6 +729,7 @@ func TestDeliverer_SeveralProcessesMakeOneSet(t *testing.T) {
 			}
 		})
 	}
+
 	together.Wait()
 	d := e.newDeliverer(r, b)
 	d.mustDeliver(t)
@@ -698,6 +737,7 @@ func TestDeliverer_SeveralProcessesMakeOneSet(t *testing.T) {
 	if n := len(b.files(t)); n != 3+2 || len(r.events) != 2 {
 		t.Errorf("%d files, announced %q", n, r.ids())
 	}
+
 	d.wantPending(t, 0, time.Time{})
 }
 
@@ -718,10 +758,12 @@ func TestDeliverer_OfTwoFoldersTheHigherNumberCounts(t *testing.T) {
 		if isHigherFirst {
 			slices.Reverse(folders)
 		}
+
 		for _, folder := range folders {
 			testenv.Must(t, q.recordDelivered(t.Context(), "2025-11-02-daily", folder, s.reportAt("erp", folder)))
 			testenv.Must(t, d.announcer.once(t.Context()))
 		}
+
 		row, err := e.books.archive.DeliverySet(t.Context(), "erp", "2025-11-02-daily")
 		testenv.Must(t, err)
 		if row.Folder != "2025-11-02-daily-2" || !strings.Contains(r.ids(), "2025-11-02-daily-2@erp") {
@@ -745,6 +787,7 @@ func TestDeliverer_AnnouncesWhatIsDeliveredMeanwhile(t *testing.T) {
 		}
 		return r.announce(ctx, report)
 	}
+
 	d.mustDeliver(t)
 	d.mustDeliver(t)
 	wantAnnounced(t, r, "2025-11-02-daily@erp", "2025-11-02-daily-2@erp")
@@ -763,6 +806,7 @@ func TestDeliverer_AClockThatJumps(t *testing.T) {
 		e.clock = now
 		d.mustDeliver(t)
 	}
+
 	e.store(e.order(at(3, 7), delivery.Delivered, 100))
 	look(at(3, 8))
 	look(at(4, 8)) // it is the 3rd
@@ -834,6 +878,7 @@ func TestDeliverer_WaitsForAReadableLog(t *testing.T) {
 	if err := d.once(t.Context()); err == nil {
 		t.Error("the log could be read")
 	}
+
 	wantSets(t, b)
 	wantAnnounced(t, r)
 
@@ -848,18 +893,22 @@ func TestDeliverer_WaitsForAReadableLog(t *testing.T) {
 // What fails each time is tried after what was never tried, and after what was tried longer ago.
 func TestAttempts_FailuresTakeNoTurns(t *testing.T) {
 	t.Parallel()
+
 	a, now := newAttempts(), time.Now()
 	keys := []string{"a", "b", "c"}
 	for _, key := range []string{"a", "b", "a"} {
 		a.begin(key)
 	}
+
 	if got := a.order(keys, now); !slices.Equal(got, []string{"c", "b", "a"}) {
 		t.Errorf("order: %v", got)
 	}
+
 	a.pause("c", now)
 	if got := a.order(keys, now); !slices.Equal(got, []string{"b", "a"}) {
 		t.Errorf("order with a pause: %v", got)
 	}
+
 	a.succeeded("c")
 	if got := a.order(keys, now); len(got) != 3 {
 		t.Errorf("order after a success: %v", got)
@@ -885,6 +934,7 @@ func TestAttempts_FailuresTakeNoTurns(t *testing.T) {
 
 func TestFolders_AreNumbered(t *testing.T) {
 	t.Parallel()
+
 	name := "2025-11-02-daily"
 	folder := name
 	for _, want := range []string{name + "-2", name + "-3"} {
@@ -892,6 +942,7 @@ func TestFolders_AreNumbered(t *testing.T) {
 			t.Errorf("%s, want %s", folder, want)
 		}
 	}
+
 	for text, want := range map[string]bool{name: true, folder: false, "2025-10-closing-000002": false, "-daily": false, "2025-11-31-daily": false} {
 		day, isDay := dayOf(text)
 		if isDay != want || isDay && dayName(day) != text {

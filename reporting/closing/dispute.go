@@ -31,11 +31,13 @@ func (d *DisputedRows) covers(foreign *journal.ForeignRows) bool {
 	for _, row := range d.First {
 		isNamed[row.Digest] = true
 	}
+
 	for _, f := range foreign.First {
 		if !f.IsHead && !isNamed[f.Digest] {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -45,6 +47,7 @@ func (b *Books) foreignAreAmong(ctx context.Context, l *Log, disputes ...*Disput
 	if len(disputes) == 0 {
 		return false, nil
 	}
+
 	if l.Foreign.Unnamed() == 0 {
 		areNamed := func(d *DisputedRows) bool { return d.covers(&l.Foreign) }
 		return slices.ContainsFunc(disputes, areNamed), nil
@@ -54,7 +57,9 @@ func (b *Books) foreignAreAmong(ctx context.Context, l *Log, disputes ...*Disput
 	if err != nil {
 		return false, err
 	}
+
 	areTheSame := func(d *DisputedRows) bool { return d.SHA256 == sum }
+
 	return slices.ContainsFunc(disputes, areTheSame), nil
 }
 
@@ -65,12 +70,14 @@ func (b *Books) dispute(ctx context.Context, d Decision) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if l.Foreign.AreNone() {
 		return nil, refuse("every row belongs to the log")
 	}
 	if d.Note == "" {
 		return nil, refuse("a note has to say what is known of these rows")
 	}
+
 	if l.Disputed != nil {
 		areDisputed, err := b.foreignAreAmong(ctx, l, &l.Disputed.Rows)
 		if err != nil {
@@ -80,10 +87,12 @@ func (b *Books) dispute(ctx context.Context, d Decision) (*Entry, error) {
 			return nil, refuse("%s disputes these rows already: somebody else sets them aside", l.Disputed.By)
 		}
 	}
+
 	rows, err := b.disputedRows(ctx, l)
 	if err != nil {
 		return nil, err
 	}
+
 	return b.append(ctx, l, &Manifest{Kind: KindDispute, By: d.By, Note: d.Note, Rows: rows})
 }
 
@@ -93,16 +102,19 @@ func (b *Books) setAside(ctx context.Context, d Decision) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if l.Disputed == nil {
 		return nil, refuse("nothing is disputed")
 	}
 	if l.Disputed.By == d.By {
 		return nil, refuse("%s disputes these rows, so somebody else has to set them aside", d.By)
 	}
+
 	areDisputed, err := b.foreignAreAmong(ctx, l, &l.Disputed.Rows)
 	if err != nil {
 		return nil, err
 	}
+
 	if !areDisputed {
 		return nil, refuse("there are further rows since %s disputed some: dispute them all again", l.Disputed.By)
 	}
@@ -112,6 +124,7 @@ func (b *Books) setAside(ctx context.Context, d Decision) (*Entry, error) {
 		b.step("set aside")
 		b.removeForeign(ctx, l)
 	}
+
 	return e, err
 }
 
@@ -121,6 +134,7 @@ func (b *Books) removeSetAside(ctx context.Context, l *Log) {
 	if l.Foreign.Count == 0 {
 		return
 	}
+
 	var setAside []*DisputedRows
 	for i := range l.Entries {
 		e := &l.Entries[i]
@@ -133,6 +147,7 @@ func (b *Books) removeSetAside(ctx context.Context, l *Log) {
 	if err != nil {
 		b.log.Error("it cannot be seen whether rows of the books' log were set aside", "rows", l.Foreign.Count, "error", err)
 	}
+
 	if wereSetAside {
 		b.removeForeign(ctx, l)
 	}
@@ -144,10 +159,12 @@ func (b *Books) removeForeign(ctx context.Context, l *Log) {
 	if l.Foreign.Count == 0 {
 		return
 	}
+
 	if err := b.archive.RemoveRows(ctx, l.rows(), l.Foreign.LastBlock); err != nil {
 		b.log.Error("rows that were set aside cannot be removed from the books' log", "rows", l.Foreign.Count, "error", err)
 		return
 	}
+
 	b.log.Warn("rows that were set aside are removed from the books' log", "rows", l.Foreign.Count, "why", l.Foreign.String())
 	l.Foreign = l.Foreign.OnlyHead()
 }

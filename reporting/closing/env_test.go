@@ -101,12 +101,14 @@ func (e *env) order(at time.Time, status delivery.Status, kurus int64) archive.O
 	if status.Terminal() {
 		o.EndedAt = at.Add(30 * time.Minute)
 	}
+
 	switch status {
 	case delivery.Delivered:
 		o.PickedUpAt, o.DeliveredAt = at, o.EndedAt
 	case delivery.Failed:
 		o.Failure = delivery.TimedOut
 	}
+
 	return o
 }
 
@@ -131,7 +133,9 @@ func correct(ctx context.Context, b *Books, by, note string, named ...delivery.O
 			return nil, nil, err
 		}
 	}
+
 	result, err := b.Correct(ctx, func(string) {})
+
 	return append(byName.Booked, result.Booked...), result.Waiting, err
 }
 
@@ -179,9 +183,11 @@ func (e *env) csv(name string, m Month, basis reports.Basis, asOf string) string
 		testenv.Must(e.T, err)
 		p.AsOf = day
 	}
+
 	var out bytes.Buffer
 	_, err := r.Run(e.T.Context(), e.Archive, p, reports.CSVPlain.Sink(&out), nil)
 	testenv.Must(e.T, err)
+
 	return out.String()
 }
 
@@ -216,8 +222,10 @@ func (e *env) verifyInTurn() (Month, []string) {
 	if len(months) == 0 {
 		return Month{}, nil
 	}
+
 	inTurn := months[0]
 	findings, err := e.books.VerifyMonth(e.T.Context(), inTurn, nil)
 	testenv.Must(e.T, err)
+
 	return inTurn, findings
 }

@@ -47,6 +47,7 @@ func (s *fileSet) reportAt(target, folder string) *delivery.AvailableReport {
 	for _, f := range s.files {
 		report.Files = append(report.Files, delivery.DeliveredFile{Target: target, Name: path.Join(folder, f.Name), SHA256: f.SHA256})
 	}
+
 	return &report
 }
 
@@ -63,6 +64,7 @@ func (s *fileSet) hasFilesOf(report *delivery.AvailableReport) bool {
 	if len(s.files) != len(report.Files) {
 		return false
 	}
+
 	for i, f := range s.files {
 		if path.Base(report.Files[i].Name) != f.Name || report.Files[i].SHA256 != f.SHA256 {
 			return false
@@ -166,7 +168,9 @@ func (b *Books) entrySet(e *Entry) (*fileSet, error) {
 	if len(e.between) > 0 {
 		s.files = append(s.files, fileOf(betweenFile, []byte(strings.Join(e.between, "\n")+"\n")))
 	}
+
 	s.files = append(s.files, fileOf(manifestFile, []byte(e.JSON)))
+
 	return s, nil
 }
 
@@ -185,7 +189,9 @@ func (e *Entry) correctionsCSV() ([]byte, error) {
 			money(c.Expected), money(c.PossiblyCollected), reportedAt,
 		})
 	}
+
 	w.Flush()
+
 	return out.Bytes(), w.Error()
 }
 
@@ -218,7 +224,9 @@ func (b *Books) daySet(ctx context.Context, day time.Time) (*fileSet, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s.files = append(s.files, fileOf(manifestFile, content))
+
 	return s, nil
 }
 

@@ -29,6 +29,7 @@ func countAndSum(t *testing.T, text, column string) string {
 		}
 		sum.Add(sum, cell)
 	}
+
 	return fmt.Sprintf("%d\t%s", len(rows)-1, sum.FloatString(2))
 }
 
@@ -36,6 +37,7 @@ func countAndSum(t *testing.T, text, column string) string {
 // with corrections, and of both.
 func TestFinanceViews_SumsEqualTheReports(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	november := october.Next()
 	at := october.Add(12 * time.Hour)
@@ -75,6 +77,7 @@ func TestFinanceViews_SumsEqualTheReports(t *testing.T) {
 		if sealed != want {
 			t.Errorf("%s has %q rows and sealed ones, want %q", m, sealed, want)
 		}
+
 		days := strings.TrimSpace(e.ClickHouse.Exec(t, fmt.Sprintf("SELECT toUInt8(min(sealed)), toUInt8(max(sealed)) FROM %s.booked_days WHERE %s", finance, period)))
 		want = map[Month]string{october: "1\t1", november: "0\t1"}[m]
 		if days != want {
@@ -87,6 +90,7 @@ func TestFinanceViews_SumsEqualTheReports(t *testing.T) {
 	if live != "5\t178.50" {
 		t.Errorf("live: %q", live)
 	}
+
 	// As in REPORTS.md: everything that became known of October is booked.
 	unbooked := strings.TrimSpace(e.ClickHouse.Exec(t, fmt.Sprintf(`SELECT
 		(SELECT sum(expected_collection) FROM %[1]s.live_orders WHERE day BETWEEN '2025-10-01' AND '2025-10-31')
@@ -95,6 +99,7 @@ func TestFinanceViews_SumsEqualTheReports(t *testing.T) {
 	if unbooked != "0" {
 		t.Errorf("not booked: %s", unbooked)
 	}
+
 	late := strings.TrimSpace(e.ClickHouse.Exec(t, "SELECT day, order_id FROM "+finance+".live_exceptions WHERE kind = 'LateDelivery'"))
 	if late != "2025-10-01\t"+failed.ID.String() {
 		t.Errorf("late deliveries: %q", late)
@@ -108,6 +113,7 @@ func TestFinanceViews_SumsEqualTheReports(t *testing.T) {
 	for range 2 {
 		e.storeLate(&open, open.EndedAt.Add(time.Hour))
 	}
+
 	for _, view := range []string{"booked_exceptions", "live_exceptions"} {
 		n := strings.TrimSpace(e.ClickHouse.Exec(t, "SELECT count() FROM "+finance+"."+view+" WHERE kind = 'LateDelivery' AND order_id = '"+open.ID.String()+"'"))
 		if n != "1" {

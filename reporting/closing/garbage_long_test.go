@@ -29,8 +29,10 @@ func peakHeap(work func()) uint64 {
 			}
 		}
 	}()
+
 	work()
 	close(done)
+
 	return <-peak
 }
 
@@ -43,6 +45,7 @@ func TestDispute_OfAMillionRowsNeedsLittleMemory(t *testing.T) {
 	for range large {
 		e.garbage(1, 100_000_000)
 	}
+
 	e.garbage(200, journal.MaxText-10) // as long as an entry can be
 
 	var l *Log

@@ -29,6 +29,7 @@ func (e *env) holdAMonth() {
 // those that were disputed.
 func TestDispute_OfManyRowsIsSmallAndRemovesOnlyThose(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.holdAMonth()
 	const many, large = 5000, 3
@@ -39,6 +40,7 @@ func TestDispute_OfManyRowsIsSmallAndRemovesOnlyThose(t *testing.T) {
 	if l.Foreign.Count != many+large || len(l.Foreign.First) != journal.MaxNamed || len(l.Entries) != 1 {
 		t.Fatalf("%d foreign rows, %d named, %d entries", l.Foreign.Count, len(l.Foreign.First), len(l.Entries))
 	}
+
 	settle := func(kind, by string) error { return decide(t.Context(), e.books, kind, Month{}, by, "nobody here") }
 	testenv.Must(t, settle(KindDispute, "ayse"))
 
@@ -46,6 +48,7 @@ func TestDispute_OfManyRowsIsSmallAndRemovesOnlyThose(t *testing.T) {
 	if err := settle(KindSetAside, "ece"); !IsRefusal(err) || !strings.Contains(err.Error(), "further rows") {
 		t.Errorf("a row that nobody disputed: %v", err)
 	}
+
 	testenv.Must(t, settle(KindDispute, "ayse"))
 	dispute := e.log().Disputed
 	if rows := &dispute.Rows; rows.Count != many+large+1 || len(rows.First) != journal.MaxNamed || rows.SHA256 == "" {
@@ -61,11 +64,13 @@ func TestDispute_OfManyRowsIsSmallAndRemovesOnlyThose(t *testing.T) {
 			e.garbage(2, 30)
 		}
 	}
+
 	testenv.Must(t, settle(KindSetAside, "ece"))
 	e.books.step = func(string) {}
 	if rows := e.Ask("count() FROM " + e.Database + ".journal"); rows != "6\n" {
 		t.Errorf("%s rows are left, want 4 entries and 2 rows that came later", strings.TrimSpace(rows))
 	}
+
 	l = e.log()
 	if l.Foreign.Count != 2 || len(l.Entries) != 4 {
 		t.Errorf("%d foreign rows, %d entries", l.Foreign.Count, len(l.Entries))
@@ -75,6 +80,7 @@ func TestDispute_OfManyRowsIsSmallAndRemovesOnlyThose(t *testing.T) {
 // A process dies between the decision and the removal: the next reading removes the rows.
 func TestSetAside_IsCompletedByTheNextReading(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.holdAMonth()
 	const many = 300

@@ -87,10 +87,12 @@ func (l *Log) State(m Month) string {
 	if !l.Closed(m) {
 		return "open"
 	}
+
 	e := l.Closing(m)
 	if e != nil {
 		return fmt.Sprintf("closed by %s on %s, seal %.12s", e.By, e.At.Format("2 Jan 2006 15:04"), e.Seal)
 	}
+
 	return "before the first month that was closed"
 }
 
@@ -132,6 +134,7 @@ func batchesAbout(entries []Entry, orders []archive.Place) []uuid.UUID {
 			batches = append(batches, e.Batch)
 		}
 	}
+
 	return batches
 }
 
@@ -149,6 +152,7 @@ func (l *Log) add(e Entry) error {
 	} else {
 		e.between, l.between = l.between, nil
 	}
+
 	for _, c := range e.Corrections {
 		if l.corrections == nil {
 			l.corrections = map[delivery.OrderID][]int{}
@@ -156,6 +160,7 @@ func (l *Log) add(e Entry) error {
 		of := append(slices.Clone(l.corrections[c.Order]), len(l.Entries))
 		l.corrections[c.Order] = slices.Compact(of)
 	}
+
 	l.Entries = append(l.Entries, e)
 	switch e.Kind {
 	case KindHold:
@@ -172,6 +177,7 @@ func (l *Log) add(e Entry) error {
 	case KindSetAside:
 		l.Disputed = nil
 	}
+
 	return nil
 }
 
@@ -194,6 +200,7 @@ func (l *Log) mayFollow(e *Entry) bool {
 	case KindSetAside:
 		return !isSettled && e.By != l.Disputed.By
 	}
+
 	return false
 }
 
@@ -202,6 +209,7 @@ func (l *Log) mayHold(e *Entry) bool {
 	if len(e.Months) == 0 || e.Months[len(e.Months)-1].Month != e.Month {
 		return false
 	}
+
 	follows := l.Last == nil || e.Months[0].Month == l.Last.Month.Next()
 	for i := 1; i < len(e.Months); i++ {
 		follows = follows && e.Months[i].Month == e.Months[i-1].Month.Next()

@@ -29,6 +29,7 @@ func placesOf(waiting []Unexplained) []archive.Place {
 		}
 		seen[place] = true
 	}
+
 	return places
 }
 
@@ -42,6 +43,7 @@ func (b *Books) look(ctx context.Context, everything bool, progress func(string)
 	if err := l.requireSettled(); err != nil {
 		return Outcome{}, err
 	}
+
 	_, before, err := b.readReview(ctx)
 	if err != nil {
 		return Outcome{}, err
@@ -50,9 +52,11 @@ func (b *Books) look(ctx context.Context, everything bool, progress func(string)
 	if err != nil {
 		return Outcome{}, err
 	}
+
 	if everything {
 		before.ComparedUntil = time.Time{}
 	}
+
 	parts, err := b.changedParts(ctx, l, before, began)
 	if err != nil {
 		return Outcome{}, err
@@ -68,6 +72,7 @@ func (b *Books) look(ctx context.Context, everything bool, progress func(string)
 
 	waiting := placesOf(c.result.Waiting)
 	isCutOff := c.isCutOff || len(waiting) > maxWaiting
+
 	return c.result, b.updateReview(ctx, func(r *review) {
 		r.replaceWaiting(before.Waiting, waiting[:min(len(waiting), maxWaiting)])
 		r.ComparedUntil = began
@@ -83,6 +88,7 @@ func (b *Books) CorrectMonth(ctx context.Context, m Month) (Outcome, error) {
 	if err := c.correct(ctx, archive.MonthPart(m.Time, time.Time{})); err != nil {
 		return c.result, err
 	}
+
 	waiting := placesOf(c.result.Waiting)
 	return c.result, b.updateReview(ctx, func(r *review) {
 		inMonth := slices.DeleteFunc(slices.Clone(r.Waiting), func(p archive.Place) bool { return MonthOf(p.Day) != m })
@@ -107,13 +113,16 @@ func (b *Books) changedParts(ctx context.Context, l *Log, before *review, now ti
 	if err != nil {
 		return nil, err
 	}
+
 	var parts []archive.Part
 	for _, month := range months {
 		parts = append(parts, archive.MonthPart(month, since))
 	}
+
 	for places := range slices.Chunk(before.Waiting, archive.MaxPlaces) {
 		parts = append(parts, archive.PlacesPart(places))
 	}
+
 	return parts, nil
 }
 
@@ -123,6 +132,7 @@ func (b *Books) allParts(ctx context.Context, l *Log) ([]archive.Part, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	parts := make([]archive.Part, len(months))
 	for i, m := range months {
 		parts[i] = archive.MonthPart(m.Time, time.Time{})
@@ -135,6 +145,7 @@ func (b *Books) closedMonths(ctx context.Context, l *Log) ([]Month, error) {
 	if l.Last == nil {
 		return nil, nil
 	}
+
 	stored, err := b.archive.MonthsStoredSince(ctx, time.Time{}, l.Last.Month.Next().Time)
 	if err != nil {
 		return nil, err
@@ -144,6 +155,8 @@ func (b *Books) closedMonths(ctx context.Context, l *Log) ([]Month, error) {
 	for _, month := range stored {
 		months = append(months, MonthOf(month))
 	}
+
 	slices.SortFunc(months, func(a, b Month) int { return a.Compare(b.Time) })
+
 	return slices.Compact(months), nil
 }

@@ -29,6 +29,7 @@ func (e *env) unbooked() (explained int, waiting []Unexplained) {
 // The nightly look reads what was stored since the last one, and remembers what waits for a person.
 func TestCorrectChanged_FindsWhatWasStored(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	at := october.Add(12 * time.Hour)
 	changed, failed := e.order(at, delivery.Delivered, 100), e.order(at, delivery.Failed, 200)
@@ -48,6 +49,7 @@ func TestCorrectChanged_FindsWhatWasStored(t *testing.T) {
 	if explained, waiting := e.unbooked(); explained != 1 || len(waiting) != 1 {
 		t.Errorf("%d are to be booked, and wait for a person: %+v", explained, waiting)
 	}
+
 	found := e.correctChanged()
 	if len(found.Booked) != 1 || found.Booked[0].Cause != CauseLate || len(found.Waiting) != 1 || found.Waiting[0].Order != changed.ID {
 		t.Errorf("a night later: %+v", found)
@@ -58,6 +60,7 @@ func TestCorrectChanged_FindsWhatWasStored(t *testing.T) {
 	if _, waiting := e.unbooked(); len(waiting) != 1 {
 		t.Errorf("what waits is forgotten: %+v", waiting)
 	}
+
 	booked, err := e.books.Book(t.Context(), "ece", "seen", []delivery.OrderID{changed.ID})
 	testenv.Must(t, err)
 	if _, waiting := e.unbooked(); len(booked.Booked) != 1 || len(waiting) != 0 {
@@ -71,6 +74,7 @@ func TestCorrectChanged_FindsWhatWasStored(t *testing.T) {
 	if found := e.correctChanged(); len(found.Waiting) > 0 {
 		t.Errorf("it was found in what was stored: %+v", found)
 	}
+
 	whole, err := e.books.CorrectMonth(t.Context(), october)
 	testenv.Must(t, err)
 	if _, waiting := e.unbooked(); len(whole.Waiting) != 1 || whole.Waiting[0].Order != removed.ID || len(waiting) != 1 {
@@ -82,6 +86,7 @@ func TestCorrectChanged_FindsWhatWasStored(t *testing.T) {
 		r.ComparedUntil = time.Now().AddDate(1, 0, 0)
 		r.Waiting = nil
 	}))
+
 	changed.Collection.Minor++
 	e.store(changed)
 	if found := e.correctChanged(); len(found.Waiting) != 2 { // with the one that was removed
@@ -94,6 +99,7 @@ func TestCorrectChanged_FindsWhatWasStored(t *testing.T) {
 		_, err := e.books.Book(t.Context(), "ece", "seen", []delivery.OrderID{removed.ID})
 		testenv.Must(t, err)
 	}
+
 	book()
 	e.store(removed)
 	book()
@@ -106,6 +112,7 @@ func TestCorrectChanged_FindsWhatWasStored(t *testing.T) {
 // What changes while a month is being closed is compared with what was frozen.
 func TestCorrectChanged_LooksAtWhatChangedWhileAMonthWasClosed(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	e.store(e.order(october.Add(12*time.Hour), delivery.Delivered, 100))
 	e.close(october)
@@ -118,6 +125,7 @@ func TestCorrectChanged_LooksAtWhatChangedWhileAMonthWasClosed(t *testing.T) {
 		testenv.Must(t, err)
 		return now
 	}
+
 	var changed time.Time
 	e.books.step = func(name string) {
 		if name == "added up" { // what was frozen has been read back
@@ -129,6 +137,7 @@ func TestCorrectChanged_LooksAtWhatChangedWhileAMonthWasClosed(t *testing.T) {
 			testenv.Must(t, e.books.updateReview(t.Context(), func(r *review) { r.ComparedUntil = ended })) // another look
 		}
 	}
+
 	e.clock = november.Next().Add(Grace + time.Hour)
 	testenv.Must(t, decide(t.Context(), e.books, KindHold, november, "ayse", "seen"))
 	testenv.Must(t, decide(t.Context(), e.books, KindClose, november, "ece", ""))
@@ -138,6 +147,7 @@ func TestCorrectChanged_LooksAtWhatChangedWhileAMonthWasClosed(t *testing.T) {
 	if r.ComparedUntil.After(changed) {
 		t.Errorf("what was stored since %s is to be compared, the order was changed after %s", r.ComparedUntil, changed)
 	}
+
 	found := e.correctChanged()
 	if len(found.Waiting) != 1 || found.Waiting[0].Order != o.ID {
 		t.Errorf("%+v", found)
@@ -148,6 +158,7 @@ func TestCorrectChanged_LooksAtWhatChangedWhileAMonthWasClosed(t *testing.T) {
 // more, are not booked without a person.
 func TestCorrect_WhatRedisCannotConfirmWaitsForAPerson(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	failed := e.order(october.Add(12*time.Hour), delivery.Failed, 200)
 	e.store(failed)
@@ -164,6 +175,7 @@ func TestCorrect_WhatRedisCannotConfirmWaitsForAPerson(t *testing.T) {
 	if len(found.Booked) != 0 || len(found.Waiting) != 2 {
 		t.Errorf("%+v", found)
 	}
+
 	booked, err := e.books.Book(t.Context(), "ece", "seen", []delivery.OrderID{failed.ID, confirmed.ID})
 	testenv.Must(t, err)
 	if len(booked.Booked) != 2 || len(booked.Waiting) != 0 {
@@ -174,10 +186,12 @@ func TestCorrect_WhatRedisCannotConfirmWaitsForAPerson(t *testing.T) {
 // The first closing takes the months before along, one by one; what is interrupted goes on.
 func TestClose_TheFirstOneGoesMonthByMonth(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	for m := month("2025-07"); !m.After(october.Time); m = m.Next() {
 		e.store(e.order(m.Add(12*time.Hour), delivery.Delivered, 100))
 	}
+
 	e.clock = october.Next().Add(Grace + time.Hour)
 	testenv.Must(t, decide(t.Context(), e.books, KindHold, october, "ayse", "seen"))
 
@@ -191,13 +205,16 @@ func TestClose_TheFirstOneGoesMonthByMonth(t *testing.T) {
 			interrupt()
 		}
 	}
+
 	if err := decide(ctx, e.books, KindClose, october, "ece", ""); err == nil {
 		t.Fatal("it was not interrupted")
 	}
+
 	e.books.step = func(string) {}
 	if l := e.log(); l.Last.Month != month("2025-08") || l.Held == nil {
 		t.Fatalf("closed up to %s, held %v", l.Last.Month, l.Held)
 	}
+
 	testenv.Must(t, decide(t.Context(), e.books, KindClose, october, "ece", ""))
 
 	l := e.log()

@@ -59,6 +59,7 @@ func (m *model) open() (all []line) {
 			all = append(all, line{order: o, posted: dayText(o.CreatedAt), late: at})
 		}
 	}
+
 	return all
 }
 
@@ -85,12 +86,14 @@ func (m *model) knownOn(asOf string) (all []line) {
 			reversed[said{l.order.ID, l.entry}] = true
 		}
 	}
+
 	for _, l := range m.lines {
 		if l.sign > 0 && l.recorded <= asOf && !reversed[said{l.order.ID, l.entry}] {
 			l.posted, l.of = dayText(l.order.CreatedAt), ""
 			all = append(all, l)
 		}
 	}
+
 	return all
 }
 
@@ -115,6 +118,7 @@ func (m *model) last(id delivery.OrderID) (*archive.Order, int) {
 			o = nil
 		}
 	}
+
 	return o, entry
 }
 
@@ -127,6 +131,7 @@ func (m *model) close(month Month, today string) {
 			m.lines = append(m.lines, l)
 		}
 	}
+
 	m.closed = append(m.closed, month)
 }
 
@@ -142,6 +147,7 @@ func same(a, b *archive.Order) bool {
 			}
 		}
 	}
+
 	return x == y
 }
 
@@ -153,11 +159,13 @@ func (m *model) pending() (orders map[delivery.OrderID]string, late []line) {
 	for id := range m.known {
 		ids[id] = true
 	}
+
 	seen := map[string]bool{}
 	for _, l := range m.lines {
 		ids[l.order.ID] = true
 		seen[fmt.Sprint(l.order.ID, l.late.UnixMilli())] = true
 	}
+
 	for id := range ids {
 		now, there := m.known[id]
 		before, _ := m.last(id)
@@ -172,6 +180,7 @@ func (m *model) pending() (orders map[delivery.OrderID]string, late []line) {
 		case !same(before, &now):
 			orders[id] = CauseChanged
 		}
+
 		// What is known to be delivered has no delivery that came too late.
 		hasFailed := now.Status == delivery.Failed || now.Status == delivery.Cancelled
 		if there && m.isClosed(&now) && hasFailed {
@@ -182,6 +191,7 @@ func (m *model) pending() (orders map[delivery.OrderID]string, late []line) {
 			}
 		}
 	}
+
 	return orders, late
 }
 
@@ -198,22 +208,27 @@ func (m *model) correct(clock time.Time, named ...delivery.OrderID) (booked []st
 			left = append(left, id)
 			continue
 		}
+
 		booked = append(booked, id.String()+" "+cause)
 		before, entry := m.last(id)
 		if before != nil {
 			m.lines = append(m.lines, line{order: *before, entry: entry, sign: -1, posted: today, of: monthOf(before), cause: cause, recorded: today})
 		}
+
 		if now, there := m.known[id]; there {
 			m.lines = append(m.lines, line{order: now, entry: entry + 1, sign: 1, posted: today, of: monthOf(&now), cause: cause, recorded: today})
 		}
 	}
+
 	for _, l := range late {
 		booked = append(booked, l.order.ID.String()+" "+CauseLate)
 		l.posted, l.of, l.recorded = today, monthOf(&l.order), today
 		m.lines = append(m.lines, l)
 	}
+
 	slices.Sort(booked)
 	slices.SortFunc(left, func(a, b delivery.OrderID) int { return cmp.Compare(a.String(), b.String()) })
+
 	return booked, left
 }
 
@@ -237,6 +252,7 @@ func (q *query) params(basis reports.Basis) reports.Params {
 	if p.From, err = reports.ParseDay(q.from); err == nil {
 		p.To, err = reports.ParseDay(q.to)
 	}
+
 	if err != nil {
 		panic(err)
 	}
@@ -331,16 +347,20 @@ func (q *query) ledger(lines []line) (rows []string) {
 		if l.sign == 0 || !q.about(&l.order) || !q.covers(l.posted) {
 			continue
 		}
+
 		bookedOn, booking := "-", ""
 		if l.of != "" {
 			bookedOn, booking = l.posted, map[int]string{-1: "reversal", 1: "correction"}[l.sign]
 		}
+
 		o := &l.order
 		rows = append(rows, strings.Join([]string{o.ID.String(), o.StoreName, o.TaxNumber, o.Fleet.String(), o.Status.String(), string(o.Failure), millis(o.CreatedAt),
 			millis(o.EndedAt), o.PaymentType.String(), amount(o.OrderAmount, l.sign), amount(o.Collection, l.sign),
 			strconv.FormatInt(int64(l.sign)*expected(o), 10), orDash(l.of), bookedOn, booking}, "|"))
 	}
+
 	slices.Sort(rows)
+
 	return rows
 }
 
@@ -354,11 +374,14 @@ func written(groups map[group]figures, keys []string) (rows []string) {
 			texts = append(texts, strconv.FormatInt(f[key], 10))
 			all |= f[key]
 		}
+
 		if all != 0 {
 			rows = append(rows, strings.Join(texts, "|"))
 		}
 	}
+
 	slices.Sort(rows)
+
 	return rows
 }
 
@@ -386,13 +409,16 @@ func (q *query) statement(lines []line) []string {
 		if !q.about(&l.order) || l.sign == 0 {
 			continue
 		}
+
 		if q.covers(l.posted) {
 			at(groups, l.posted[:8]+"01", &l)["created"] += int64(l.sign)
 		}
+
 		if q.covers(l.ended()) {
 			at(groups, l.ended()[:8]+"01", &l).end(&l)
 		}
 	}
+
 	return written(groups, statementSums)
 }
 
@@ -401,6 +427,7 @@ func (q *query) exceptions(lines []line) (rows []string) {
 		if l.sign < 0 || !q.about(&l.order) || !q.covers(l.posted) {
 			continue
 		}
+
 		o := &l.order
 		var kinds []string
 		if l.sign == 0 {
@@ -410,22 +437,28 @@ func (q *query) exceptions(lines []line) (rows []string) {
 			for warning := range made.PaymentWarnings {
 				kinds = append(kinds, warning.Kind)
 			}
+
 			if (o.Status == delivery.Failed || o.Status == delivery.Cancelled) && o.Collection.Minor > 0 {
 				kinds = append(kinds, "CollectionUndelivered")
 			}
+
 			if o.WithoutCourier {
 				kinds = append(kinds, "CourierMissing")
 			}
 		}
+
 		bookedOn := "-"
 		if l.of != "" {
 			bookedOn = l.posted
 		}
+
 		for _, kind := range kinds {
 			rows = append(rows, strings.Join([]string{kind, o.ID.String(), o.Status.String(), amount(o.OrderAmount, 1), amount(o.Collection, 1), millis(l.late), orDash(l.of), bookedOn}, "|"))
 		}
 	}
+
 	slices.Sort(rows)
+
 	return rows
 }
 
@@ -436,21 +469,25 @@ func (q *query) control(lines []line) map[string]figures {
 		if l.sign == 0 || !q.about(&l.order) {
 			continue
 		}
+
 		created, ended := q.covers(l.posted), q.covers(l.ended())
 		if created {
 			all["order-ledger"]["created"] += int64(l.sign)
 			all["order-ledger"].end(&l)
 		}
+
 		switch {
 		case created && !ended:
 			all["carried-out"].end(&l)
 		case !created && ended:
 			all["carried-in"].end(&l)
 		}
+
 		if ended {
 			all["ended-in-period"].end(&l)
 		}
 	}
+
 	rows := func(line string, n []string) { all[line]["rows"] = int64(len(n)) }
 	all["expected-collections"], all["fleet-statement"] = maps.Clone(all["ended-in-period"]), maps.Clone(all["ended-in-period"])
 	all["fleet-statement"]["created"] = all["order-ledger"]["created"]
@@ -458,6 +495,7 @@ func (q *query) control(lines []line) map[string]figures {
 	rows("expected-collections", q.collections(lines))
 	rows("fleet-statement", q.statement(lines))
 	rows("exceptions", q.exceptions(lines))
+
 	return all
 }
 
@@ -468,18 +506,22 @@ func sums(lines []line, key func(*line) string) map[string]figures {
 		if l.sign == 0 {
 			continue
 		}
+
 		k := key(&l)
 		if all[k] == nil {
 			all[k] = figures{}
 		}
+
 		all[k].end(&l)
 		all[k]["expected"] += int64(l.sign) * expected(&l.order)
 	}
+
 	for k, f := range all {
 		maps.DeleteFunc(f, func(_ string, n int64) bool { return n == 0 })
 		if len(f) == 0 {
 			delete(all, k)
 		}
 	}
+
 	return all
 }

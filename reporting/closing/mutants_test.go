@@ -61,12 +61,15 @@ func newFalsified(t *testing.T) *falsified {
 		f.exec("CREATE TABLE %[1]s.was_%[2]s AS %[1]s.%[2]s", table)
 		f.exec("INSERT INTO %[1]s.was_%[2]s SELECT * FROM %[1]s.%[2]s", table)
 	}
+
 	if len(f.entries) != 5 || !f.clean() {
 		t.Fatalf("%d entries: %+v", len(f.entries), f.verifyPart(nil))
 	}
+
 	if !testserver.Long {
 		f.books.reports.closeLines = f.sealedLines
 	}
+
 	return f
 }
 
@@ -131,6 +134,7 @@ func (f *falsified) editEntry(number int, before, after string) {
 	if e.Text == f.entries[number-1].JSON || !json.Valid([]byte(e.Text)) {
 		f.T.Fatalf("entry %d has no %s: %s", number, before, e.Text)
 	}
+
 	f.leave("journal", fmt.Sprint("sequence != ", number))
 	f.insert(e)
 }
@@ -145,6 +149,7 @@ func (f *falsified) forged(keys journal.Keys, change func(m *Manifest)) journal.
 	testenv.Must(f.T, err)
 	signed, err := keys.Sign(string(text))
 	testenv.Must(f.T, err)
+
 	return signed
 }
 
@@ -164,11 +169,13 @@ func (f *falsified) clean() bool {
 // One environment serves all: what was falsified is put back.
 func TestBooks_WhatWasFalsifiedOrLostIsFound(t *testing.T) {
 	t.Parallel()
+
 	f := newFalsified(t)
 	t.Run("Verify names it", f.verifyFinds)
 	if testserver.Long { // each of 52 columns
 		t.Run("no column can be changed", f.verifyCoversEveryColumn)
 	}
+
 	t.Run("reports are those that were sealed", f.verifyComparesReports)
 	t.Run("Read completes the log", f.readCompletes)
 	t.Run("nothing is decided or reported beside foreign rows", f.foreignRowsStopEverything)
@@ -188,6 +195,7 @@ func (f *falsified) verifyPart(findings []string) *Verified {
 	if slices.ContainsFunc(findings, isAboutReports) {
 		return f.verify()
 	}
+
 	v := &Verified{}
 	l, err := f.books.verifyLog(f.T.Context(), v)
 	testenv.Must(f.T, err)
@@ -196,7 +204,9 @@ func (f *falsified) verifyPart(findings []string) *Verified {
 			testenv.Must(f.T, f.books.verifyBatch(f.T.Context(), v, e))
 		}
 	}
+
 	testenv.Must(f.T, f.books.pending(f.T.Context(), l, v, func(string) {}))
+
 	return v
 }
 
@@ -227,9 +237,11 @@ func (f *falsified) atNight() sight {
 	if err == nil {
 		err = l.requireSettled()
 	}
+
 	if errors.Is(err, ErrBehind) || errors.Is(err, ErrTampered) {
 		return asUnreadable
 	}
+
 	testenv.Must(f.T, err)
 
 	f.Do("DEL", "books:{sg}review") // October is the next one then
@@ -240,6 +252,7 @@ func (f *falsified) atNight() sight {
 	if !f.clean() {
 		return ""
 	}
+
 	return asCompleted
 }
 
@@ -263,6 +276,7 @@ func (f *falsified) verifyFinds(t *testing.T) {
 			if !testserver.Long && !slices.Contains(inGate, name) {
 				continue
 			}
+
 			t.Run(name, func(t *testing.T) {
 				f.T = t
 				defer f.restore()
@@ -274,11 +288,13 @@ func (f *falsified) verifyFinds(t *testing.T) {
 				if isAboutRows && len(v.Pending) != len(c.pending) {
 					t.Errorf("%d pending, want %d: %s", len(v.Pending), len(c.pending), pending)
 				}
+
 				for _, o := range c.pending {
 					if o != nil { // one whose id nobody knows
 						wantContains(t, "pending", pending, "order "+o.ID.String()+" of 2025-10-21")
 					}
 				}
+
 				if night := f.atNight(); night != group.night {
 					t.Errorf("with the password of %s: at night it shows like this: %q, want %q", group.by, night, group.night)
 				}
@@ -399,6 +415,7 @@ func (f *falsified) attacksOnBoth() map[string]attack {
 			f.Do("SET", headKey, e.Head())
 		}
 	}
+
 	const head = "the head in Redis: its signature is wrong"
 	return map[string]attack{
 		"a closing in both, by a made-up key": {decide(attackersKeys, func(m *Manifest) { m.Kind, m.Batch = KindClose, uuid.New() }), []string{head, unsigned}, nil},
@@ -439,14 +456,17 @@ func (f *falsified) verifyCoversEveryColumn(t *testing.T) {
 			case strings.Contains(kind, "Decimal"):
 				other = "ifNull(" + name + ", 0) + toDecimal64('0.01', 2)"
 			}
+
 			where := "order_id = '" + f.other.ID.String() + "'"
 			if table == "closed_days" {
 				where = "day = '2025-10-21' AND correction_of = toDate(0)"
 			}
+
 			values := []string{other}
 			if strings.HasPrefix(kind, "Nullable") && name != "reported_at" { // which is NULL
 				values = append(values, "NULL")
 			}
+
 			for _, to := range values {
 				f.change(table, name, to, where)
 				whole, err := f.books.isWhole(t.Context(), closing)
@@ -456,6 +476,7 @@ func (f *falsified) verifyCoversEveryColumn(t *testing.T) {
 				}
 			}
 		}
+
 		f.leave(table, "true")
 	}
 }
@@ -471,6 +492,7 @@ func (f *falsified) verifyComparesReports(t *testing.T) {
 		i := slices.IndexFunc(closing.Control, func(l reports.StoredLine) bool { return l.Line == name })
 		return &closing.Control[i]
 	}
+
 	verify := func() string {
 		v := &Verified{}
 		testenv.Must(t, f.books.verifyReports(t.Context(), v, &closing))
@@ -486,6 +508,7 @@ func (f *falsified) verifyComparesReports(t *testing.T) {
 	if strings.Count(findings, "\n") != 2 {
 		t.Errorf("three findings are wanted:\n%s", findings)
 	}
+
 	wantContains(t, "findings", findings, "2025-10: the sums of order-ledger are not", "2025-10: the report expected-collections is not", "2025-10: exceptions was not sealed")
 
 	line("order-ledger").Figures["created"]--
@@ -540,6 +563,7 @@ func (f *falsified) foreignRowsStopEverything(t *testing.T) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
+
 	if _, _, err := correct(t.Context(), f.books, "ece", "", f.other.ID); !errors.Is(err, ErrTampered) {
 		t.Errorf("correction: %v", err)
 	}
@@ -552,6 +576,7 @@ func (f *falsified) foreignRowsStopEverything(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	if l := f.log(); len(l.Entries) != 5 || l.Foreign.Count != 1 {
 		t.Errorf("%d entries, foreign %v", len(l.Entries), l.Foreign)
 	}
@@ -567,6 +592,7 @@ func (f *falsified) twoPeopleSetRowsAside(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+
 	settle := func(kind, by, note string) error { return decide(t.Context(), f.books, kind, Month{}, by, note) }
 
 	refused("nothing is foreign", settle(KindDispute, "ayse", "x"), "every row belongs to the log")
@@ -588,6 +614,7 @@ func (f *falsified) twoPeopleSetRowsAside(t *testing.T) {
 	if !l.Foreign.AreNone() || l.Disputed != nil || len(l.Entries) != 8 {
 		t.Fatalf("foreign %v, disputed %v, %d entries", l.Foreign, l.Disputed, len(l.Entries))
 	}
+
 	last := &l.Entries[7]
 	if last.By != "ece" || last.Rows.Count != 3 || !slices.ContainsFunc(last.Rows.First, func(r journal.Foreign) bool { return r.Digest == forged.Digest() && r.Text != "" }) {
 		t.Errorf("%+v", last)
@@ -635,6 +662,7 @@ func (f *falsified) recoverEntries(t *testing.T) {
 	for i := range f.entries {
 		manifests = append(manifests, f.entries[i].JSON)
 	}
+
 	recovered := func(manifests []string) (int, error) {
 		entries, err := f.books.Recover(t.Context(), Recovery{Manifests: manifests}, func(string) {})
 		return len(entries), err
@@ -645,6 +673,7 @@ func (f *falsified) recoverEntries(t *testing.T) {
 		for _, table := range spoilt[1:] {
 			f.leave(table, fmt.Sprintf("batch IN (SELECT batch FROM %s.journal)", f.Database))
 		}
+
 		if _, err := f.books.Read(t.Context()); !errors.Is(err, ErrBehind) {
 			t.Fatalf("the backup has %d entries: %v", kept, err)
 		}
@@ -653,6 +682,7 @@ func (f *falsified) recoverEntries(t *testing.T) {
 		if !errors.Is(err, ErrRefused) || n > 0 || !strings.Contains(err.Error(), "is in none of the files") {
 			t.Errorf("without one manifest: %v", err)
 		}
+
 		edited := slices.Clone(manifests)
 		edited[kept] = strings.Replace(edited[kept], `"by":"`, `"by":"x`, 1)
 		if n, err = recovered(edited); !errors.Is(err, ErrRefused) || n > 0 {
@@ -666,6 +696,7 @@ func (f *falsified) recoverEntries(t *testing.T) {
 			}
 			continue
 		}
+
 		testenv.Must(t, err)
 		if n != len(manifests)-kept {
 			t.Errorf("%d entries were recovered", n)

@@ -58,6 +58,7 @@ func (n *nightly) run(ctx context.Context) {
 	if failed != nil {
 		return
 	}
+
 	err = n.books.updateReview(ctx, func(r *review) { r.Completed = n.books.now() })
 	if err != nil && ctx.Err() == nil {
 		n.books.log.Error("it cannot be noted that closed months were compared", "error", err)
@@ -89,10 +90,12 @@ func (n *nightly) findUnknownSets(ctx context.Context) error {
 		}
 		r.UnknownSets = unknown
 	})
+
 	if len(found.unknownFolders) > 0 {
 		log.Error("nothing is booked without a person until the log has these folders, or they are removed")
 		failed = errors.Join(failed, errors.New("folders at targets are not in the log"))
 	}
+
 	return errors.Join(failed, err)
 }
 
@@ -103,9 +106,11 @@ func (n *nightly) note(ctx context.Context, result Outcome, err error) {
 	for i := range result.Booked {
 		log.Info("a correction of a closed month was booked", "correction", result.Booked[i].String())
 	}
+
 	for i := range result.Waiting {
 		log.Error("an order of a closed month has changed; `reporting month correct --order` books it", "order", result.Waiting[i].String())
 	}
+
 	if err != nil && ctx.Err() == nil {
 		log.Error("closed months could not be compared", "error", err)
 	}
@@ -118,6 +123,7 @@ func (n *nightly) verify(ctx context.Context, m Month) error {
 	if err != nil && ctx.Err() == nil {
 		log.Error("a closed month could not be verified", "month", m.String(), "error", err)
 	}
+
 	for _, finding := range findings {
 		log.Error("a closed month is not any more what was sealed (`reporting month verify`)", "month", m.String(), "finding", finding)
 	}

@@ -81,15 +81,18 @@ var drafts = rapid.Custom(func(t *rapid.T) draft {
 		amount:    amounts.Draw(t, "amount"), collection: amounts.Draw(t, "collection"),
 		withoutCourier: rapid.IntRange(0, 4).Draw(t, "courier") == 0, inRedis: rapid.IntRange(0, 3).Draw(t, "redis") == 0,
 	}
+
 	if rapid.Bool().Draw(t, "collection is the amount") {
 		d.collection = d.amount
 	}
+
 	// Many lie at the edges of days and of months.
 	day := 86400_000
 	d.offset = time.Millisecond * time.Duration(rapid.SampledFrom([]int{0, monthsMilliseconds - 1, 3 * day, 3*day - 1, 29*day + 86_000_000,
 		rapid.IntRange(0, monthsMilliseconds-1).Draw(t, "offset"), rapid.IntRange(0, monthsMilliseconds-1).Draw(t, "other offset")}).Draw(t, "created"))
 	d.life = time.Millisecond * time.Duration(rapid.SampledFrom([]int{0, 1, rapid.IntRange(0, 90*60_000).Draw(t, "life"),
 		rapid.IntRange(0, 40*3600_000).Draw(t, "long life")}).Draw(t, "lasts"))
+
 	return d
 })
 
@@ -107,6 +110,7 @@ var plays = rapid.Custom(func(t *rapid.T) plan {
 				draft: drafts.Draw(t, "draft"), later: time.Duration(rapid.IntRange(1, 47).Draw(t, "hours")) * time.Hour, count: rapid.IntRange(1, 3).Draw(t, "count")})
 		}
 	}
+
 	return p
 })
 
@@ -144,6 +148,7 @@ func (p *play) run(all plan) {
 			p.t.Logf("what was done:\n%s", strings.Join(p.did, "\n"))
 		}
 	}()
+
 	for n, actions := range all {
 		for i := range actions {
 			p.act(m, &actions[i])
@@ -151,6 +156,7 @@ func (p *play) run(all plan) {
 				return
 			}
 		}
+
 		// What is booked between the end of a month and its closing is booked in the next one.
 		p.tick(m.Next().Add(time.Hour).Sub(p.clock))
 		p.act(m, &action{kind: "book some", which: 1, count: 2})
@@ -160,11 +166,14 @@ func (p *play) run(all plan) {
 		if isLast || testserver.Long {
 			p.requireAll()
 		}
+
 		if p.t.Failed() {
 			return
 		}
+
 		m = m.Next()
 	}
+
 	p.tick(24 * time.Hour)
 	p.act(m, &action{kind: "book all"})
 	p.requireAll()
@@ -186,6 +195,7 @@ func (p *play) tick(by time.Duration) {
 	if p.today() == before || len(p.closed) == 0 {
 		return
 	}
+
 	q := query{from: dayText(p.closed[0].Time), to: dayText(p.closed[len(p.closed)-1].LastDay())}
 	for _, basis := range []reports.Basis{reports.Known, reports.Booked} {
 		lines := p.knownOn(before)
@@ -210,10 +220,12 @@ func (p *play) choose(which int, condition func(o *archive.Order) bool) (archive
 			all = append(all, o)
 		}
 	}
+
 	slices.SortFunc(all, func(a, b archive.Order) int { return strings.Compare(a.ExternalOrderID, b.ExternalOrderID) })
 	if len(all) == 0 {
 		return archive.Order{}, false
 	}
+
 	return all[which%len(all)], true
 }
 
@@ -227,6 +239,7 @@ func (p *play) act(m Month, a *action) {
 		if len(p.closed) == 0 {
 			return
 		}
+
 		d, of := a.draft, p.closed[a.which%len(p.closed)]
 		d.inRedis = false
 		if a.kind == "added in Redis" { // so late that Redis can still hold it
@@ -234,9 +247,11 @@ func (p *play) act(m Month, a *action) {
 			of = p.closed[len(p.closed)-1]
 			d.offset = monthsMilliseconds*time.Millisecond - 1 - d.offset%(4*24*time.Hour)
 		}
+
 		if a.kind == "added open" {
 			d.status = delivery.Assigned
 		}
+
 		p.put(p.later(p.make(of, &d)))
 	case "confirmed":
 		if o, found := p.choose(a.which, func(o *archive.Order) bool { return p.redis[o.ID].Version > o.Version && inClosed(o) }); found {
@@ -302,6 +317,7 @@ func (p *play) act(m Month, a *action) {
 	default:
 		p.t.Fatal(a.kind)
 	}
+
 	p.requireFrozen(a.kind)
 }
 
@@ -341,9 +357,11 @@ func (p *play) make(m Month, d *draft) archive.Order {
 		row.Status, row.Failure, row.DeliveredAt, row.WithoutCourier = delivery.Failed, delivery.OtherFailure, time.Time{}, false
 		return row
 	}
+
 	o := p.order(at, d.status, 0)
 	o.Account, o.ExternalStoreID = p.accounts[d.account].Account, []string{"moda", "kadıköy", "=1+1"}[d.store]
 	o.ID = delivery.MakeOrderID(p.made%testenv.Partitions, delivery.DayOf(at), delivery.OrderDigest(o.Account, o.ExternalOrderID))
+
 	return p.fill(o, d)
 }
 
@@ -356,6 +374,7 @@ func (p *play) fill(o archive.Order, d *draft) archive.Order {
 	if d.status.Terminal() {
 		o.EndedAt = o.CreatedAt.Add(d.life)
 	}
+
 	switch d.status {
 	case delivery.Delivered:
 		o.DeliveredAt, o.WithoutCourier = o.EndedAt, d.withoutCourier
@@ -364,6 +383,7 @@ func (p *play) fill(o archive.Order, d *draft) archive.Order {
 	case delivery.Cancelled:
 		o.Cancel = delivery.CustomerRequest
 	}
+
 	return o
 }
 
@@ -371,6 +391,7 @@ func (p *play) correct(named ...delivery.OrderID) {
 	if len(p.closed) == 0 {
 		return
 	}
+
 	wantBooked, wantLeft := p.model.correct(p.clock, named...)
 	booked, left, err := correct(p.t.Context(), p.books, "ece", "", named...)
 	testenv.Must(p.t, err)
@@ -378,15 +399,18 @@ func (p *play) correct(named ...delivery.OrderID) {
 	for i := range booked {
 		got[i] = booked[i].Order.String() + " " + booked[i].Cause
 	}
+
 	slices.Sort(got)
 	var ids []delivery.OrderID
 	for i := range left {
 		ids = append(ids, left[i].Order)
 	}
+
 	slices.SortFunc(ids, func(a, b delivery.OrderID) int { return strings.Compare(a.String(), b.String()) })
 	if !slices.Equal(got, wantBooked) || !slices.Equal(ids, wantLeft) {
 		p.t.Errorf("booked %v\nwant %v\nleft %v\nwant %v", got, wantBooked, ids, wantLeft)
 	}
+
 	p.note("booked %v", got)
 }
 
@@ -397,6 +421,7 @@ func (p *play) closeMonth(m Month) {
 	for _, name := range names {
 		before[name] = p.text(name, q, reports.Booked, "")
 	}
+
 	p.close(m)
 	p.model.close(m, p.today())
 	p.frozen[m] = before
@@ -421,6 +446,7 @@ func (p *play) report(name string, q query, basis reports.Basis, asOf string, si
 		params.AsOf, err = reports.ParseDay(asOf)
 		testenv.Must(p.t, err)
 	}
+
 	_, err := r.Run(p.t.Context(), p.Archive, params, sink, nil)
 	testenv.Must(p.t, err)
 }
@@ -462,10 +488,12 @@ func (c *cells) Row(row []reports.Cell) error {
 				f[c.of.Columns[i].Key] = row[i].Number
 			}
 		}
+
 		line := row[c.of.Column("line")].Text
 		c.byLine[line], c.balance[line] = f, row[c.of.Column("ties")].Text
 		return nil
 	}
+
 	texts := make([]string, len(c.columns))
 	for i, key := range c.columns {
 		n := c.of.Column(key)
@@ -481,7 +509,9 @@ func (c *cells) Row(row []reports.Cell) error {
 			texts[i] = strconv.FormatInt(cell.Number, 10)
 		}
 	}
+
 	c.rows = append(c.rows, strings.Join(texts, "|"))
+
 	return nil
 }
 
@@ -502,6 +532,7 @@ func (p *play) require(name string, q query, basis reports.Basis, asOf string, l
 		}
 		want = q.exceptions(lines)
 	}
+
 	got := &cells{columns: modelled[name]}
 	p.report(name, q, basis, asOf, got)
 	slices.Sort(got.rows)
@@ -521,6 +552,7 @@ func (p *play) requireAll() {
 	} else {
 		some.store = "moda"
 	}
+
 	for _, q := range []query{whole, some} {
 		for _, name := range names {
 			p.require(name, q, reports.Booked, "", p.booked(never))
@@ -529,15 +561,18 @@ func (p *play) requireAll() {
 			}
 		}
 	}
+
 	p.requireControl(first, last)
 	v := p.verify()
 	if len(v.Findings) > 0 {
 		p.t.Errorf("verify found %s", strings.Join(v.Findings, "\n"))
 	}
+
 	orders, late := p.pending()
 	if len(v.Pending) != len(orders)+len(late) {
 		p.t.Errorf("%d are pending: %v\nwant %d orders, %d late deliveries", len(v.Pending), v.Pending, len(orders), len(late))
 	}
+
 	for id := range orders {
 		if !slices.ContainsFunc(v.Pending, func(text string) bool { return strings.Contains(text, id.String()) }) {
 			p.t.Errorf("order %s is not among those that are pending: %v", id, v.Pending)
@@ -552,6 +587,7 @@ func (p *play) requireControl(first, last Month) {
 	if first != last {
 		periods = append(periods, query{from: dayText(first.Time), to: dayText(last.LastDay())})
 	}
+
 	for _, q := range periods {
 		stored := &cells{byLine: map[string]figures{}, balance: map[string]string{}}
 		p.report("control-totals", q, reports.Booked, "", stored)
@@ -564,9 +600,11 @@ func (p *play) requireControl(first, last Month) {
 			if c.Line == "exceptions" && first != last { // orders are counted month by month
 				sameFigures = have["rows"] == c.Figures["rows"]
 			}
+
 			if !sameFigures || stored.balance[c.Line] != c.Ties || c.Ties == "no" {
 				p.t.Errorf("%+v, %s: stored are %v %q, calculated %v %q", q, c.Line, have, stored.balance[c.Line], c.Figures, c.Ties)
 			}
+
 			for key, n := range c.Figures {
 				if c.Line == "exceptions" && key == "orders" {
 					continue
@@ -585,6 +623,7 @@ func (p *play) requireBalance() {
 	if orders, late := p.pending(); len(orders)+len(late) > 0 {
 		p.t.Fatalf("%v %v are left", orders, late)
 	}
+
 	for what, key := range map[string]func(*line) string{
 		"orders": func(l *line) string { return l.order.ID.String() },
 		"stores": func(l *line) string { return l.order.Account.String() + l.order.ExternalStoreID },

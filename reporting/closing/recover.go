@@ -27,6 +27,7 @@ func ManifestsIn(file []byte) ([]string, error) {
 			} `json:"entries"`
 		} `json:"data"`
 	}
+
 	err := json.Unmarshal(file, &answer)
 	if err == nil && len(answer.Data.Entries) > 0 {
 		var texts []string
@@ -46,6 +47,7 @@ func ManifestsIn(file []byte) ([]string, error) {
 			return nil, fmt.Errorf("line %d is no manifest: it has no sequence", i+1)
 		}
 	}
+
 	return texts, nil
 }
 
@@ -87,11 +89,13 @@ func (r *recovery) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for i := range log {
 		if err := r.bringBack(ctx, &log[i], log[:i], isStored[log[i].Seal]); err != nil {
 			return err
 		}
 	}
+
 	return r.bringNewer(ctx)
 }
 
@@ -101,6 +105,7 @@ func (r *recovery) upToHead(ctx context.Context) (log []Entry, isStored map[stri
 	if err != nil {
 		return nil, nil, err
 	}
+
 	head := journal.ParseHead(text)
 	if head == nil && r.from.TakeNewer { // of a log without an entry
 		return nil, nil, nil
@@ -111,6 +116,7 @@ func (r *recovery) upToHead(ctx context.Context) (log []Entry, isStored map[stri
 	if err := r.keys.Verify(head); err != nil {
 		return nil, nil, refuse("the head of the log in Redis proves nothing: %v", err)
 	}
+
 	rows, err := r.archive.JournalRows(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -126,6 +132,7 @@ func (r *recovery) upToHead(ctx context.Context) (log []Entry, isStored map[stri
 		}
 		bySeal[signed.Seal()] = signed
 	}
+
 	isStored = map[string]bool{}
 	for seal, signed := range rows.Signed() {
 		bySeal[seal] = signed
@@ -139,14 +146,18 @@ func (r *recovery) upToHead(ctx context.Context) (log []Entry, isStored map[stri
 		if !exists {
 			return nil, nil, refuse("entry %d, with the seal %s, is in none of the files", sequence, seal)
 		}
+
 		e, err := parse(signed)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		log = append(log, e)
 		seal, sequence = e.Previous, e.Sequence-1
 	}
+
 	slices.Reverse(log)
+
 	return log, isStored, nil
 }
 
@@ -163,13 +174,16 @@ func (r *recovery) bringBack(ctx context.Context, e *Entry, before []Entry, isSt
 			return err
 		}
 	}
+
 	if !isStored {
 		if err := r.archive.InsertEntry(ctx, &e.signed); err != nil {
 			return err
 		}
 	}
+
 	r.step("recovered")
 	r.recovered = append(r.recovered, *e)
+
 	return nil
 }
 
@@ -180,14 +194,17 @@ func (r *recovery) bringNewer(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		next := r.following(l.LastSeal())
 		if len(next) == 0 {
 			return nil
 		}
+
 		if !r.from.TakeNewer {
 			return refuse("%d entries of the log are in both databases. The files have entry %d, which follows them, but nothing proves it: "+
 				"if the files are those at the target, and both databases were restored to an older state, add --newer", len(l.Entries), len(l.Entries)+1)
 		}
+
 		if len(next) > 1 {
 			return refuse("the files have %d different manifests that could be entry %d", len(next), len(l.Entries)+1)
 		}
@@ -212,6 +229,7 @@ func (r *recovery) following(seal string) []string {
 			next = append(next, text)
 		}
 	}
+
 	return next
 }
 
@@ -225,6 +243,7 @@ func (r *recovery) add(ctx context.Context, l *Log, text string) error {
 	if err != nil {
 		return err
 	}
+
 	before := slices.Clone(l.Entries)
 	if err := l.add(e); err != nil {
 		return refuse("%v", err)
@@ -235,20 +254,25 @@ func (r *recovery) add(ctx context.Context, l *Log, text string) error {
 	if err != nil {
 		return err
 	}
+
 	if !isWhole {
 		if err := r.makeRowsAgain(ctx, &e, before); err != nil {
 			return err
 		}
 	}
+
 	err = r.ledger.Books.MoveHead(ctx, l.head, e.signed.Head(), time.Time{})
 	if errors.Is(err, ledger.ErrConflict) {
 		return ErrChanged
 	}
+
 	if err != nil {
 		return err
 	}
+
 	r.step("recovered")
 	r.recovered = append(r.recovered, e)
+
 	return r.archive.InsertEntry(ctx, &e.signed)
 }
 
@@ -259,6 +283,7 @@ func (b *Books) makeRowsAgain(ctx context.Context, e *Entry, before []Entry) err
 	if err != nil {
 		return err
 	}
+
 	if archive.Sum(days) == e.Digest { // only the sums are not those of the rows
 		if err := b.archive.RemoveDays(ctx, e.Batch); err != nil {
 			return err
@@ -274,6 +299,7 @@ func (b *Books) makeRowsAgain(ctx context.Context, e *Entry, before []Entry) err
 	if err := errors.Join(err, removed); err != nil {
 		return err
 	}
+
 	if !isWhole {
 		return refuse("the rows of entry %d (%s of %s) are not what was sealed, and the orders are not any more what was sealed, so the rows cannot be made again; "+
 			"delivered files have not all of their columns. Remove what is left (DELETE FROM closed_orders WHERE batch = '%s', the same of closed_days) "+
@@ -283,12 +309,14 @@ func (b *Books) makeRowsAgain(ctx context.Context, e *Entry, before []Entry) err
 	if err := b.archive.RemoveBatch(ctx, e.Batch); err != nil {
 		return err
 	}
+
 	b.step("rows removed")
 	isWhole, err = b.makeBatch(ctx, e, before)
 	b.step("rows made again")
 	if err == nil && !isWhole {
 		err = fmt.Errorf("%w: orders have changed while rows were made of them: repeat the command", delivery.ErrUnavailable)
 	}
+
 	return err
 }
 
@@ -299,12 +327,15 @@ func (b *Books) makeBatch(ctx context.Context, e *Entry, before []Entry) (isWhol
 	} else {
 		err = b.insertAgain(ctx, &e.Manifest, before)
 	}
+
 	if err != nil {
 		return false, err
 	}
+
 	if err := b.archive.InsertDays(ctx, e.Batch); err != nil {
 		return false, err
 	}
+
 	return b.isWhole(ctx, e)
 }
 
@@ -314,6 +345,7 @@ func (b *Books) insertAgain(ctx context.Context, m *Manifest, before []Entry) er
 	for i, c := range m.Corrections {
 		ids[i] = c.Order
 	}
+
 	places, err := b.archive.PlacesOf(ctx, ids)
 	if err != nil {
 		return err

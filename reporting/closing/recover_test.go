@@ -22,9 +22,11 @@ func twoMonths(t *testing.T) (e *env, orders []archive.Order) {
 		e.order(october.Add(12*time.Hour), delivery.Delivered, 25000),
 		e.order(october.Next().Add(12*time.Hour), delivery.Delivered, 700),
 	}
+
 	e.store(orders...)
 	e.close(october)
 	e.close(october.Next())
+
 	return e, orders
 }
 
@@ -78,6 +80,7 @@ func manifestsOf(entries []Entry) (texts []string) {
 // The entry is there and its rows are not. They are made again without regard to what is later in the log.
 func TestRecover_BringsBackRowsOfStoredEntries(t *testing.T) {
 	t.Parallel()
+
 	e, orders := twoMonths(t)
 	log := e.log().Entries
 	rows := e.closedRows()
@@ -102,6 +105,7 @@ func TestRecover_BringsBackRowsOfStoredEntries(t *testing.T) {
 		e.store(orders[0])
 		e.correct(1, 0, orders[0].ID)
 	}
+
 	log = e.log().Entries
 	rows = e.closedRows()
 	e.loseRows(&log[5])
@@ -148,14 +152,17 @@ func TestCheckDelivered_FindsWhatTheLogDoesNotHave(t *testing.T) {
 	if l := e.log(); len(l.Entries) != 2 {
 		t.Fatalf("%d entries", len(l.Entries))
 	}
+
 	wrong := check()
 	wantContains(t, "what is found", wrong,
 		"2025-11-closing-000004 at erp was delivered with the seal "+log[3].Seal[:12]+", and the log has no such entry.",
 		"delivery_sets has a row for 2025-11-closing-000004 at erp",
 		"`reporting month recover` with 2025-11-closing-000004/manifest.json")
+
 	if n := strings.Count(wrong, "\n") + 1; n != 2 {
 		t.Errorf("%d findings: %s", n, wrong)
 	}
+
 	e.lose("delivery_sets", "name = '2025-11-closing-000004'")
 	if wrong := check(); strings.Contains(wrong, "\n") || !strings.HasPrefix(wrong, "2025-11-closing-000004 at erp was delivered") {
 		t.Errorf("without the row: %s", wrong)
@@ -173,6 +180,7 @@ func TestCheckDelivered_FindsWhatTheLogDoesNotHave(t *testing.T) {
 	if !errors.Is(err, ErrRefused) || numbers != "" || !strings.Contains(err.Error(), "--newer") {
 		t.Errorf("without --newer: %s, %v", numbers, err)
 	}
+
 	delivered.TakeNewer = true
 	for _, c := range []struct{ what, old, replacement string }{
 		{"two that differ", "", ""},
@@ -184,19 +192,23 @@ func TestCheckDelivered_FindsWhatTheLogDoesNotHave(t *testing.T) {
 		if c.old == "" {
 			edited.Manifests = append(edited.Manifests, strings.Replace(edited.Manifests[0], "seen", "not seen", 1))
 		}
+
 		l := e.log()
 		_, err := e.recover(edited)
 		if !errors.Is(err, ErrRefused) || e.log().Closed(month("2025-11")) {
 			t.Errorf("%s: %v", c.what, err)
 		}
+
 		if c.old == "" && len(e.log().Entries) != len(l.Entries) {
 			t.Errorf("%s: one of them was taken", c.what)
 		}
 	}
+
 	e.wantRecovered("the closing of November", delivered, "4") // the hold was taken above
 	if wrong := check(); wrong != "" {
 		t.Error(wrong)
 	}
+
 	d.mustDeliver(t)
 	if wrong := check(); wrong != "" {
 		t.Error(wrong)

@@ -58,9 +58,11 @@ func (b *Books) readReview(ctx context.Context) (stored string, r *review, err e
 	if err != nil {
 		return stored, r, err
 	}
+
 	if stored != "" {
 		err = json.Unmarshal([]byte(stored), r)
 	}
+
 	if err != nil {
 		return stored, r, fmt.Errorf("the review of closed months: %w", err)
 	}
@@ -68,9 +70,11 @@ func (b *Books) readReview(ctx context.Context) (stored string, r *review, err e
 	for i := range r.Waiting {
 		r.Waiting[i].Day = archive.BusinessDay(r.Waiting[i].Day) // equal to what ClickHouse returns
 	}
+
 	if r.Verified == nil {
 		r.Verified = map[string]verification{}
 	}
+
 	return stored, r, nil
 }
 
@@ -85,6 +89,7 @@ func (b *Books) updateReview(ctx context.Context, change func(r *review)) error 
 		if err != nil {
 			return err
 		}
+
 		change(r)
 		text, err := json.Marshal(r)
 		if err != nil {
@@ -96,5 +101,6 @@ func (b *Books) updateReview(ctx context.Context, change func(r *review)) error 
 			return err
 		}
 	}
+
 	return fmt.Errorf("the review of closed months: %w", ledger.ErrConflict)
 }

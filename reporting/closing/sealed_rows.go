@@ -26,12 +26,14 @@ func (r *sealedRows) wereChanged(ctx context.Context, order archive.Place) (bool
 	if err != nil || dayWasChanged {
 		return dayWasChanged, err
 	}
+
 	for _, e := range r.decided.correctionsOf(order.Order) {
 		wasChanged, err := r.batchWasChanged(ctx, e)
 		if err != nil || wasChanged {
 			return wasChanged, err
 		}
 	}
+
 	return false, nil
 }
 
@@ -41,6 +43,7 @@ func (r *sealedRows) dayWasChanged(ctx context.Context, day time.Time) (bool, er
 	if isKnown {
 		return wasChanged, nil
 	}
+
 	closing := r.decided.Closing(MonthOf(day))
 	if closing == nil { // before the first month that was closed
 		return false, nil
@@ -51,11 +54,14 @@ func (r *sealedRows) dayWasChanged(ctx context.Context, day time.Time) (bool, er
 	if err != nil {
 		return false, err
 	}
+
 	wasChanged = digest != sealed
 	if r.dayChanged == nil {
 		r.dayChanged = map[time.Time]bool{}
 	}
+
 	r.dayChanged[day] = wasChanged
+
 	return wasChanged, nil
 }
 
@@ -69,11 +75,14 @@ func (r *sealedRows) batchWasChanged(ctx context.Context, e *Entry) (bool, error
 	if err != nil {
 		return false, err
 	}
+
 	wasChanged = archive.Sum(days) != e.Digest
 	if r.batchChanged == nil {
 		r.batchChanged = map[uuid.UUID]bool{}
 	}
+
 	r.batchChanged[e.Batch] = wasChanged
+
 	return wasChanged, nil
 }
 

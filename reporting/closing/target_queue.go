@@ -78,6 +78,7 @@ func (q *targetQueue) once(ctx context.Context) error {
 			due = append(due, q.newRow(e.folder(), q.books.now()))
 		}
 	}
+
 	due = append(due, q.dueDays(recorded)...)
 	if err := q.recordNew(ctx, due, recorded); err != nil {
 		return errors.Join(unreadable, err)
@@ -87,9 +88,11 @@ func (q *targetQueue) once(ctx context.Context) error {
 	if unreadable != nil {
 		pending = append(pending, q.pendingEntries(recorded)...)
 	}
+
 	q.showPending(pending)
 
 	failed := q.deliverPending(ctx, pending, entries)
+
 	return errors.Join(unreadable, failed)
 }
 
@@ -106,6 +109,7 @@ func (q *targetQueue) recorded(ctx context.Context) (map[string]*archive.Deliver
 			recorded[all[i].Name] = &all[i]
 		}
 	}
+
 	return recorded, nil
 }
 
@@ -129,8 +133,10 @@ func (q *targetQueue) takeBackEarly(ctx context.Context, recorded map[string]*ar
 		if err != nil {
 			return err
 		}
+
 		listed.DeliveredAt = time.Time{}
 	}
+
 	return nil
 }
 
@@ -155,6 +161,7 @@ func (q *targetQueue) dueDays(recorded map[string]*archive.DeliverySet) []archiv
 			first = day
 		}
 	}
+
 	if earliest := yesterday.AddDate(0, 0, 1-mostDays); first.Before(earliest) {
 		first = earliest
 	}
@@ -164,6 +171,7 @@ func (q *targetQueue) dueDays(recorded map[string]*archive.DeliverySet) []archiv
 		end := day.AddDate(0, 0, 1)
 		due = append(due, q.newRow(dayName(day), end.Add(*q.daily)))
 	}
+
 	return due
 }
 
@@ -175,6 +183,7 @@ func (q *targetQueue) recordNew(ctx context.Context, due []archive.DeliverySet, 
 			rows = append(rows, row)
 		}
 	}
+
 	if len(rows) == 0 {
 		return nil
 	}
@@ -182,10 +191,12 @@ func (q *targetQueue) recordNew(ctx context.Context, due []archive.DeliverySet, 
 	if err := q.books.archive.RecordDeliverySets(ctx, rows); err != nil {
 		return err
 	}
+
 	q.books.step("due")
 	for i := range rows {
 		recorded[rows[i].Name] = &rows[i]
 	}
+
 	return nil
 }
 
@@ -203,8 +214,10 @@ func (q *targetQueue) pendingOf(due []archive.DeliverySet, recorded map[string]*
 		if set.DueAt.Before(row.DueAt) {
 			row.DueAt = set.DueAt
 		}
+
 		pending = append(pending, row)
 	}
+
 	return pending
 }
 
@@ -255,6 +268,7 @@ func (q *targetQueue) deliverPending(ctx context.Context, pending []archive.Deli
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		if err != nil {
 			failures++
 			if err := q.fail(ctx, rows[name], err); err != nil {
@@ -268,6 +282,7 @@ func (q *targetQueue) deliverPending(ctx context.Context, pending []archive.Deli
 		pending = slices.DeleteFunc(pending, func(row archive.DeliverySet) bool { return row.Name == name })
 		q.showPending(pending)
 	}
+
 	return nil
 }
 
@@ -278,11 +293,13 @@ func (q *targetQueue) fail(ctx context.Context, row *archive.DeliverySet, cause 
 	if !mayPass {
 		q.attempts.pause(row.Name, q.books.now())
 	}
+
 	if !q.attempts.isNews(row.Name, cause.Error(), row.Error) {
 		return nil
 	}
 
 	q.books.log.Error("a delivery failed and will be tried again", "target", q.name, "set", row.Name, "error", cause)
+
 	return q.books.changeSet(ctx, q.name, row.Name, func(row *archive.DeliverySet) bool {
 		row.Error = cause.Error()
 		return row.DeliveredAt.IsZero()
@@ -302,6 +319,7 @@ func (q *targetQueue) deliver(ctx context.Context, name string, e *Entry) error 
 	if err := q.send(ctx, name, s); err != nil {
 		return err
 	}
+
 	return q.recordDelivered(ctx, name, name, s.reportAt(q.name, name))
 }
 
@@ -322,6 +340,7 @@ func (q *targetQueue) deliverDay(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+
 	if row == nil || !row.DeliveredAt.IsZero() {
 		return nil // another process was faster
 	}
@@ -335,6 +354,7 @@ func (q *targetQueue) deliverDay(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+
 	isChanged := planned != nil && !s.hasFilesOf(planned)
 	if isChanged {
 		wrong, err := q.target.Check(ctx, row.Folder, filesOf(planned))
@@ -358,11 +378,14 @@ func (q *targetQueue) deliverDay(ctx context.Context, name string) error {
 		if err == nil {
 			return q.recordDelivered(ctx, name, folder, report)
 		}
+
 		if !errors.Is(err, deliver.ErrDiffers) {
 			return err
 		}
+
 		folder = nextFolder(name, folder)
 	}
+
 	return fmt.Errorf("deliver to %s: %w, in each folder from %s on that was tried", q.name, deliver.ErrDiffers, row.Folder)
 }
 
@@ -380,11 +403,14 @@ func (q *targetQueue) recordPlan(ctx context.Context, name, folder string, repor
 		row.Manifest = manifestOf(report)
 		row.Report = formatReport(report)
 		row.AnnouncedAt = time.Time{}
+
 		return true
 	})
+
 	if err == nil {
 		q.books.step("planned")
 	}
+
 	return isDone, err
 }
 
@@ -405,16 +431,20 @@ func (q *targetQueue) recordDelivered(ctx context.Context, name, folder string, 
 		if isOther {
 			row.AnnouncedAt = time.Time{}
 		}
+
 		row.Folder = folder
 		row.Manifest = manifestOf(report)
 		row.Report = formatReport(&delivered)
 		row.DeliveredAt = now
 		row.Error = ""
+
 		return true
 	})
+
 	if err == nil {
 		q.books.step("recorded")
 	}
+
 	return err
 }
 

@@ -131,6 +131,7 @@ func (t *Tasks) busy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	isWorking := last.ID != "" && !last.HasEnded()
 	if !isWorking {
 		return fmt.Errorf("%w: decisions are not carried out at the moment", delivery.ErrUnavailable)
@@ -157,17 +158,21 @@ func (t *Tasks) carryOut(ctx context.Context, s *startedTask) {
 		if err != nil {
 			return err
 		}
+
 		s.before = taskID(before)
 		stop := s.keepAlive(ctx)
 		outcome, err := t.books.audited(ctx, s.who, s.decision, func(step string) { s.step(ctx, step) })
 		stop()
 
 		s.end(context.WithoutCancel(ctx), outcome, err)
+
 		return err
 	})
+
 	if errors.Is(s.err, ledger.ErrBusy) {
 		s.err = t.busy(ctx)
 	}
+
 	if s.err != nil && !IsRefusal(s.err) {
 		t.books.log.Error("a decision about the books failed", "kind", s.decision.Kind, "by", s.decision.By, "error", s.err)
 	}
@@ -202,6 +207,7 @@ func (s *startedTask) keepAlive(ctx context.Context) (stop func()) {
 			}
 		}
 	})
+
 	return func() {
 		cancel()
 		renewing.Wait()
@@ -225,6 +231,7 @@ func (s *startedTask) end(ctx context.Context, outcome Outcome, err error) {
 		default:
 			t.Failure = "it failed, and the log of reporting says why"
 		}
+
 		if outcome.Entry != nil {
 			t.Sequence, t.Seal = outcome.Entry.Sequence, outcome.Entry.Seal
 		}
@@ -233,6 +240,7 @@ func (s *startedTask) end(ctx context.Context, outcome Outcome, err error) {
 		for i := range outcome.Booked {
 			t.addLine("booked: " + outcome.Booked[i].String())
 		}
+
 		for i := range outcome.Waiting {
 			t.addLine("not booked: " + outcome.Waiting[i].String())
 		}
@@ -267,10 +275,12 @@ func (s *startedTask) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	id := taskID(noted)
 	isLater := id != s.task.ID && id != s.before
 	if isLater {
 		return errLaterTask
 	}
+
 	return books.SetProgress(ctx, noted, string(text))
 }

@@ -23,6 +23,7 @@ var somebody = Person{Name: "ayse", Credential: "session"}
 // A request waits for its decision; what takes longer goes on, and every process sees how far it is.
 func TestTasks_GoOnInTheBackground(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	e.store(e.order(october.Add(12*time.Hour), delivery.Delivered, 25000))
 	tasks := e.tasksOf(e.books)
@@ -33,6 +34,7 @@ func TestTasks_GoOnInTheBackground(t *testing.T) {
 	if !errors.Is(err, ErrRefused) || !task.HasEnded() || task.Refusal == "" {
 		t.Errorf("a hold that is refused: %+v, %v", task, err)
 	}
+
 	last, err := e.books.LastTask(t.Context())
 	testenv.Must(t, err)
 	if last.Refusal != task.Refusal {
@@ -53,16 +55,19 @@ func TestTasks_GoOnInTheBackground(t *testing.T) {
 			<-proceed
 		}
 	}
+
 	ctx, leave := context.WithCancel(t.Context())
 	go func() {
 		<-reached
 		leave()
 	}()
+
 	task, err = tasks.Start(ctx, somebody, Decision{Kind: KindClose, Month: october, By: "ece"})
 	testenv.Must(t, err)
 	if task.HasEnded() || task.By != "ece" {
 		t.Errorf("a closing that somebody does not wait for: %+v", task)
 	}
+
 	other := e.newBooks()
 	e.Await("another process sees the step", func() bool {
 		last, err := other.LastTask(t.Context())
@@ -80,12 +85,14 @@ func TestTasks_GoOnInTheBackground(t *testing.T) {
 	if !errors.Is(err, ErrRefused) {
 		t.Errorf("elsewhere: %v", err)
 	}
+
 	close(proceed)
 	e.Await("it is closed", func() bool {
 		last, err := other.LastTask(t.Context())
 		testenv.Must(t, err)
 		return last.ID == task.ID && last.HasEnded() && last.Sequence == 2
 	})
+
 	if !e.log().Closed(october) {
 		t.Error("October is not closed")
 	}
@@ -94,6 +101,7 @@ func TestTasks_GoOnInTheBackground(t *testing.T) {
 // A process that was paused for long and goes on leaves alone what a later task has noted since.
 func TestTasks_APausedProcessOverwritesNoLaterTask(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	e.store(e.order(october.Add(12*time.Hour), delivery.Delivered, 25000))
 	e.clock = october.Next().Add(Grace + time.Hour)
@@ -103,6 +111,7 @@ func TestTasks_APausedProcessOverwritesNoLaterTask(t *testing.T) {
 		if name != "calculated" {
 			return
 		}
+
 		e.Await("the later task has begun", func() bool {
 			noted, err := e.Ledger.Books.Progress(t.Context())
 			testenv.Must(t, err)
@@ -116,6 +125,7 @@ func TestTasks_APausedProcessOverwritesNoLaterTask(t *testing.T) {
 	if !task.HasEnded() || task.Sequence != 2 {
 		t.Errorf("%+v", task)
 	}
+
 	noted, err := e.Ledger.Books.Progress(t.Context())
 	testenv.Must(t, err)
 	if noted != later {
@@ -125,6 +135,7 @@ func TestTasks_APausedProcessOverwritesNoLaterTask(t *testing.T) {
 
 func TestTask_IsInterruptedWhenItsProcessIsSilent(t *testing.T) {
 	t.Parallel()
+
 	now := time.Now()
 	for _, c := range []struct {
 		seen, ended time.Time

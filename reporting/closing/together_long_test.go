@@ -42,6 +42,7 @@ func (e *env) requireLog(closings, corrections int) {
 		}
 		corrected += len(entry.Corrections)
 	}
+
 	if len(closed) != closings || corrected != corrections {
 		e.T.Errorf("%d closings, %d corrections, want %d and %d", len(closed), corrected, closings, corrections)
 	}
@@ -53,6 +54,7 @@ const roundsTogether = 6
 // Two who close at once and two who correct at once: one closing, each correction once.
 func TestBooks_ManyAtOnceDecideOnce(t *testing.T) {
 	t.Parallel()
+
 	e, m := newEnvWithReports(t), month("2025-10")
 	o := e.order(m.Add(12*time.Hour), delivery.Delivered, 100)
 	e.store(o)
@@ -78,6 +80,7 @@ func TestBooks_ManyAtOnceDecideOnce(t *testing.T) {
 					}
 				}
 			})
+
 			other := e.newBooks()
 			all.Go(func() {
 				if _, left, err := correct(t.Context(), other, who, "", o.ID); err != nil || len(left) > 0 {
@@ -85,9 +88,11 @@ func TestBooks_ManyAtOnceDecideOnce(t *testing.T) {
 				}
 			})
 		}
+
 		all.Wait()
 		e.requireLog(round+2, round+1)
 	}
+
 	if v := e.verify(); len(v.Findings)+len(v.Pending) > 0 {
 		t.Errorf("%+v", v)
 	}
@@ -103,6 +108,7 @@ func (p *redisProxy) serve(listener net.Listener, server string) {
 		if err != nil {
 			return
 		}
+
 		go func() {
 			defer client.Close()
 			redis, err := net.Dial("tcp", server)
@@ -110,6 +116,7 @@ func (p *redisProxy) serve(listener net.Listener, server string) {
 				return
 			}
 			defer redis.Close()
+
 			cut := make(chan struct{}) // closed: the next answer is not passed on
 			go func() {
 				defer redis.Close()
@@ -120,6 +127,7 @@ func (p *redisProxy) serve(listener net.Listener, server string) {
 					if err != nil {
 						return
 					}
+
 					sent := bytes.ToLower(buffer[:n])
 					movesHead := bytes.Contains(sent, []byte("eval")) && bytes.Contains(sent, []byte("books:{sg}head"))
 					if movesHead {
@@ -130,11 +138,13 @@ func (p *redisProxy) serve(listener net.Listener, server string) {
 							once()
 						}
 					}
+
 					if _, err := redis.Write(buffer[:n]); err != nil {
 						return
 					}
 				}
 			}()
+
 			buffer := make([]byte, 1<<20)
 			for {
 				n, err := redis.Read(buffer)
@@ -143,9 +153,11 @@ func (p *redisProxy) serve(listener net.Listener, server string) {
 					return
 				default:
 				}
+
 				if err != nil {
 					return
 				}
+
 				if _, err := client.Write(buffer[:n]); err != nil {
 					return
 				}
@@ -157,6 +169,7 @@ func (p *redisProxy) serve(listener net.Listener, server string) {
 // The answer to what decides is lost, again and again: it was decided or it was not, and a repetition decides nothing twice.
 func TestBooks_AnUnknownOutcomeIsDecidedOnce(t *testing.T) {
 	t.Parallel()
+
 	e, m := newEnvWithReports(t), month("2025-10")
 	config := e.ConfigFor(stack.OperatorUser)
 	address, err := url.Parse(config.URL)
@@ -187,6 +200,7 @@ func TestBooks_AnUnknownOutcomeIsDecidedOnce(t *testing.T) {
 		err := decide(t.Context(), b, KindClose, m, "ece", "")
 		return err
 	}
+
 	proxy.before.Store(true)
 	unknown(closing())
 	e.requireLog(0, 0)
@@ -210,6 +224,7 @@ func TestBooks_AnUnknownOutcomeIsDecidedOnce(t *testing.T) {
 	if len(booked)+len(left) > 0 {
 		t.Errorf("booked %v, left %v", booked, left)
 	}
+
 	e.requireLog(1, 1)
 	if v := e.verify(); len(v.Findings)+len(v.Pending) > 0 {
 		t.Errorf("%+v", v)

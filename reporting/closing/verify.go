@@ -43,6 +43,7 @@ func (b *Books) Verify(ctx context.Context, progress func(string)) (*Verified, e
 		if e.Batch == uuid.Nil {
 			continue
 		}
+
 		progress(fmt.Sprintf("%s of %s, entry %d", e.Kind, e.Month, e.Sequence))
 		if err := v.orFinding(ctx, e, b.verifyBatch(ctx, v, e)); err != nil {
 			return v, err
@@ -88,6 +89,7 @@ func (b *Books) verifyLog(ctx context.Context, v *Verified) (*Log, error) {
 		v.unreadable = true
 		l, chain, err = b.readWithoutHead(ctx)
 	}
+
 	if err != nil {
 		return nil, err
 	}
@@ -95,10 +97,12 @@ func (b *Books) verifyLog(ctx context.Context, v *Verified) (*Log, error) {
 	if chain.Unstored {
 		v.addFinding("entry %d is only in Redis: a process has died, and the next reading stores it", len(l.Entries)-chain.Ahead)
 	}
+
 	v.unreadable = v.unreadable || chain.Unstored || !l.Foreign.AreNone()
 	for _, text := range l.Foreign.Named() {
 		v.addFinding("a row that does not belong to the log: %s", text)
 	}
+
 	if l.Disputed != nil {
 		v.addFinding("%s disputes %d rows of the log, which nobody has set aside", l.Disputed.By, l.Disputed.Rows.Count)
 	}
@@ -108,6 +112,7 @@ func (b *Books) verifyLog(ctx context.Context, v *Verified) (*Log, error) {
 		last := &l.Entries[v.Entries-1]
 		v.Head, v.At = last.Seal, last.At
 	}
+
 	return l, nil
 }
 
@@ -116,24 +121,29 @@ func (b *Books) verifyBatch(ctx context.Context, v *Verified, e *Entry) error {
 	if err != nil {
 		return err
 	}
+
 	digest := archive.Sum(days)
 	if digest != e.Digest {
 		v.addFinding("%s of %s, entry %d: %d rows with the digest %.12s were sealed, there are %d: rows were changed, removed or added%s",
 			e.Kind, e.Month, e.Sequence, e.Digest.Rows, e.Digest.SHA256, digest.Rows, e.daysDiffering(days))
 	}
+
 	hasMoreRows := digest.Rows > e.Digest.Rows
 	if hasMoreRows { // perhaps more than can be compared one by one
 		return nil
 	}
+
 	if e.Kind == KindCorrection {
 		if err := b.verifyCorrections(ctx, v, e); err != nil {
 			return err
 		}
 	}
+
 	differing, err := b.archive.DaysDiffering(ctx, e.Batch)
 	for _, day := range differing {
 		v.addFinding("%s of %s, entry %d: the sums of %s are not those of its rows", e.Kind, e.Month, e.Sequence, day)
 	}
+
 	return err
 }
 
@@ -143,6 +153,7 @@ func (b *Books) verifyCorrections(ctx context.Context, v *Verified, e *Entry) er
 	if err != nil {
 		return err
 	}
+
 	for _, want := range e.Corrections {
 		have := Correction{Account: want.Account, Order: want.Order, Cause: want.Cause, ReportedAt: want.ReportedAt}
 		have.fillFrom(rows)
@@ -152,6 +163,7 @@ func (b *Books) verifyCorrections(ctx context.Context, v *Verified, e *Entry) er
 			v.addFinding("the correction of order %s of %s (%s, entry %d) was changed", want.Order, want.Month, want.Cause, e.Sequence)
 		}
 	}
+
 	return nil
 }
 
@@ -161,6 +173,7 @@ func (b *Books) verifyReports(ctx context.Context, v *Verified, e *Entry) error 
 	if err != nil {
 		return err
 	}
+
 	if count > e.Digest.Rows { // perhaps so many that nobody would wait for the end
 		v.addFinding("%s: its reports are not calculated, because there are more rows than were sealed", e.Month)
 		return nil
@@ -170,22 +183,27 @@ func (b *Books) verifyReports(ctx context.Context, v *Verified, e *Entry) error 
 	if err != nil {
 		return err
 	}
+
 	for i, have := range control {
 		if i >= len(e.Control) {
 			v.addFinding("%s: %s was not sealed", e.Month, have.Line)
 			continue
 		}
+
 		sealed := &e.Control[i]
 		if !hasFigures(have.Figures, sealed.Figures) {
 			v.addFinding("%s: the sums of %s are not those that were sealed", e.Month, have.Line)
 		}
+
 		if have.SHA256 != sealed.SHA256 {
 			v.addFinding("%s: the report %s is not the one that was sealed (SHA-256 %.12s, was %.12s)", e.Month, have.Line, have.SHA256, sealed.SHA256)
 		}
 	}
+
 	if len(control) < len(e.Control) {
 		v.addFinding("%s: %s was sealed and is not calculated any more", e.Month, e.Control[len(control)].Line)
 	}
+
 	return nil
 }
 
@@ -211,18 +229,22 @@ func (e *Entry) daysDiffering(days []archive.DayDigest) string {
 		}
 		found[day.Day] = day
 	}
+
 	for _, sealed := range e.Days {
 		if found[sealed.Day] != sealed {
 			differing = append(differing, sealed.Day)
 		}
 		delete(found, sealed.Day)
 	}
+
 	if e.Kind == KindClose {
 		differing = append(differing, slices.Sorted(maps.Keys(found))...)
 	}
+
 	if len(differing) == 0 {
 		return ""
 	}
+
 	return fmt.Sprintf(" (of %s)", strings.Join(differing[:min(len(differing), named)], ", "))
 }
 
@@ -236,12 +258,14 @@ func (b *Books) pending(ctx context.Context, l *Log, v *Verified, progress func(
 	if err != nil {
 		return err
 	}
+
 	for _, part := range parts {
 		progress("what is known now of " + part.Name)
 		all, err := b.archive.Differing(ctx, l.batches(), part, pendingPerMonth)
 		if err != nil {
 			return err
 		}
+
 		for i := range all {
 			u := Unexplained{ClosedDifference: all[i], Why: causeOf(&all[i])}
 			v.Pending = append(v.Pending, u.String())
@@ -251,10 +275,12 @@ func (b *Books) pending(ctx context.Context, l *Log, v *Verified, progress func(
 		if err != nil {
 			return err
 		}
+
 		for _, d := range late {
 			v.Pending = append(v.Pending, fmt.Sprintf("order %s of %s: a late delivery", d.Order, d.CreatedAt.Format(time.DateOnly)))
 		}
 	}
+
 	return nil
 }
 
@@ -268,8 +294,10 @@ func (v *Verified) String() string {
 	if len(v.Findings) > 0 {
 		text = fmt.Sprintf("the books are NOT what they were: %d findings", len(v.Findings))
 	}
+
 	if len(v.Pending) > 0 {
 		text += fmt.Sprintf("; %d orders are not booked as they are known now", len(v.Pending))
 	}
+
 	return text
 }

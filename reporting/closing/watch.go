@@ -27,6 +27,7 @@ func (b *Books) MonthsToVerify(ctx context.Context) ([]Month, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	months := l.months()
 	if len(months) == 0 {
 		return nil, nil
@@ -40,6 +41,7 @@ func (b *Books) MonthsToVerify(ctx context.Context) ([]Month, error) {
 			due = append(due, m)
 		}
 	}
+
 	return due, nil
 }
 
@@ -51,6 +53,7 @@ func (b *Books) VerifyMonth(ctx context.Context, month Month, targets []*deliver
 	if err != nil {
 		return nil, err
 	}
+
 	v := &Verified{}
 	failed := b.verifyMonth(ctx, v, l, month)
 
@@ -70,8 +73,10 @@ func (b *Books) VerifyMonth(ctx context.Context, month Month, targets []*deliver
 		} else {
 			noted.Findings = max(noted.Findings, len(v.Findings))
 		}
+
 		r.Verified[month.String()] = noted
 	})
+
 	return v.Findings, errors.Join(failed, err)
 }
 
@@ -87,7 +92,9 @@ func (l *Log) months() []Month {
 			months = append(months, c.Month)
 		}
 	}
+
 	slices.SortFunc(months, func(a, b Month) int { return a.Compare(b.Time) })
+
 	return slices.Compact(months)
 }
 
@@ -98,14 +105,17 @@ func (b *Books) verifyMonth(ctx context.Context, v *Verified, l *Log, month Mont
 			return err
 		}
 	}
+
 	closing := l.Closing(month)
 	if closing == nil {
 		return nil
 	}
+
 	if !l.Foreign.AreNone() { // reports are not made beside foreign rows
 		v.addFinding("%s: its reports cannot be verified while there are rows that do not belong to the log", month)
 		return nil
 	}
+
 	return v.orFinding(ctx, closing, b.verifyReports(ctx, v, closing))
 }
 
@@ -145,6 +155,7 @@ func nextToVerify(months []Month, all map[string]verification, now time.Time) Mo
 			next = m
 		}
 	}
+
 	return next
 }
 
@@ -171,6 +182,7 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 		if reviewErr == nil {
 			unexplained.Set(float64(len(r.Waiting)))
 		}
+
 		if reviewErr == nil && !r.Completed.IsZero() {
 			completed.Set(float64(r.Completed.Unix()))
 		}
@@ -179,21 +191,26 @@ func (b *Books) Watch(ctx context.Context, reg prometheus.Registerer) {
 		if err == nil {
 			err = l.requireSettled()
 		}
+
 		isAway := errors.Is(err, delivery.ErrUnavailable) || ctx.Err() != nil
 		if isAway { // other alerts say so
 			return err
 		}
+
 		if err != nil {
 			readable.Set(0)
 			return err
 		}
+
 		readable.Set(1)
 		if reviewErr != nil {
 			return reviewErr
 		}
+
 		found, oldest := summarize(l, r, b.now())
 		findings.Set(float64(found))
 		verified.Set(oldest)
+
 		return nil
 	})
 }
@@ -210,9 +227,11 @@ func summarize(l *Log, r *review, now time.Time) (findings int, oldest float64) 
 		if !last.At.IsZero() && !last.At.After(now) {
 			verifiedAt = float64(last.At.Unix())
 		}
+
 		if i == 0 || verifiedAt < oldest {
 			oldest = verifiedAt
 		}
 	}
+
 	return findings, oldest
 }

@@ -18,17 +18,20 @@ import (
 // month it is in.
 func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	for _, m := range []Month{october, october.Next()} {
 		e.store(e.order(m.Add(12*time.Hour), delivery.Delivered, 25000))
 		e.close(m)
 	}
+
 	night := func() (string, []string) {
 		t.Helper()
 		e.clock = e.clock.Add(24 * time.Hour)
 		m, findings := e.verifyInTurn()
 		return m.String(), findings
 	}
+
 	wantNight := func(month string, findings int) {
 		t.Helper()
 		got, found := night()
@@ -36,6 +39,7 @@ func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
 			t.Errorf("%s was verified and has %q, want %s and %d findings", got, found, month, findings)
 		}
 	}
+
 	wantNight("2025-10", 0)
 	wantNight("2025-11", 0)
 
@@ -46,6 +50,7 @@ func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
 	if verified != "2025-11" || len(findings) == 0 || !strings.Contains(strings.Join(findings, "\n"), "the sums of 2025-11-01") {
 		t.Errorf("%s: %q", verified, findings)
 	}
+
 	_, r, err := e.books.readReview(t.Context())
 	testenv.Must(t, err)
 	if found, _ := summarize(e.log(), r, e.clock); found != len(findings) {
@@ -59,6 +64,7 @@ func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
 	if !slices.Equal(months, []Month{october, october.Next()}) {
 		t.Errorf("%v are verified, want October, whose turn it is, and November, which has findings", months)
 	}
+
 	_, err = e.books.VerifyMonth(t.Context(), months[1], nil)
 	testenv.Must(t, err)
 	_, r, err = e.books.readReview(t.Context())
@@ -70,6 +76,7 @@ func TestVerifyInTurn_FindsWhatIsFalsifiedInAnyMonth(t *testing.T) {
 
 func TestMonthsToVerify_AreThoseOfTheLog(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	months, err := e.books.MonthsToVerify(t.Context())
 	testenv.Must(t, err)
@@ -101,6 +108,7 @@ func TestMonthsToVerify_AreThoseOfTheLog(t *testing.T) {
 // The books cannot stand still in silence, and what the last night found is shown by whichever process, from its start on.
 func TestWatch_ShowsTheBooksAndWhatTheLastNightFound(t *testing.T) {
 	t.Parallel()
+
 	e, october := newEnv(t), month("2025-10")
 	o := e.order(october.Add(12*time.Hour), delivery.Delivered, 25000)
 	e.store(o)
@@ -115,10 +123,12 @@ func TestWatch_ShowsTheBooksAndWhatTheLastNightFound(t *testing.T) {
 			defer close(watched)
 			e.books.Watch(ctx, reg)
 		}()
+
 		e.Await(what, func() bool { return gauge(t, reg, name) == value })
 		cancel()
 		<-watched
 	}
+
 	const readable = "reporting_books_readable"
 	shows("as they are", readable, 1)
 
