@@ -41,6 +41,7 @@ func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) 
 		query.Refuse("state", "is no state of an account")
 		filter.State = ""
 	}
+
 	list := &accountList{formPage: newFormPage(r, o), Text: query.Get("text"), State: string(filter.State)}
 	var gaps ledger.Gaps
 	accounts, next, err := layout.Following(query, func(cursor string) ([]*delivery.Account, string, error) {
@@ -49,10 +50,12 @@ func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) 
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	list.Counts, err = p.Ledger.Accounts.Counts(r.Context())
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	list.Accounts, list.Pages = accounts, layout.NewNextPages("/accounts", query, next)
 	list.Tabs = query.Tabs("/accounts", "state", []layout.Choice{
 		{Name: "All " + layout.Count(list.Counts.All)},
@@ -64,9 +67,11 @@ func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) 
 	for i, a := range list.Accounts {
 		ids[i] = a.ID
 	}
+
 	if list.Uses, err = p.Ledger.Monitor.Usage(r.Context(), ids); err != nil {
 		return err
 	}
+
 	return p.Show(w, r, "accounts", layout.View{Title: "Accounts", Data: list, Refused: cmp.Or(o.refused, query.Err()),
 		Incomplete: lacking("accounts", gaps)})
 }
@@ -116,19 +121,23 @@ func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) e
 	if page.Account, page.Limits, err = p.accountLimits(r); err != nil {
 		return err
 	}
+
 	id := page.Account.ID
 	page.Muted, page.MutedChoices = mutedChoice(page.Account.MutedEvents), mutedChoices
 	for _, until := range page.Account.EarlierSecrets {
 		page.Earlier.add(until, p.Ledger.Now())
 	}
+
 	stores, more, err := p.Ledger.Stores.Find(r.Context(), ledger.StoreFilter{Account: id}, storesOnPage)
 	if err != nil {
 		return err
 	}
+
 	page.Stores, page.MoreStores = storeRows(stores, layout.Names{id.String(): page.Account.Name}), more
 	if page.Receiver, err = p.receiver(r, page.Account); err != nil {
 		return err
 	}
+
 	return p.Show(w, r, "account", layout.View{Title: page.Account.Name, Data: page, Refused: o.refused})
 }
 
@@ -207,6 +216,7 @@ func limitRows(limits delivery.Limits, uses []ledger.EndpointUse, form url.Value
 		rows = append(rows, newLimitRow(i, "sustained", limit.Sustained, defaults[i].Sustained, uses[i].Sustained, form),
 			newLimitRow(i, "burst", limit.Burst, defaults[i].Burst, uses[i].Burst, form))
 	}
+
 	return rows
 }
 
@@ -253,13 +263,16 @@ func changedLimits(form url.Values) map[string]any {
 		if !windowChanged(form, row.Path) {
 			continue
 		}
+
 		endpoint := row.Endpoint.String()
 		if windows[endpoint] == nil {
 			windows[endpoint] = map[string]any{}
 			changed[endpoint] = windows[endpoint]
 		}
+
 		windows[endpoint][row.Kind] = map[string]any{"count": number(row.Count), "seconds": number(row.Seconds)}
 	}
+
 	return changed
 }
 
@@ -342,11 +355,14 @@ func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request, _ outcome)
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	err = p.countReceivers(r.Context(), list, query)
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	list.Live = layout.Address("/webhooks/live", query.Values)
+
 	return p.Show(w, r, "webhooks", layout.View{Title: "Webhooks", Data: list, Refused: query.Err(), Incomplete: lacking("receivers", gaps)})
 }
 
@@ -362,23 +378,28 @@ func (p *Pages) receiverPage(ctx context.Context, text string, state ledger.Endp
 	if incomplete != nil && !errors.Is(incomplete, ledger.ErrIncomplete) {
 		return nil, "", incomplete
 	}
+
 	var owners []delivery.AccountID
 	finance := text == delivery.FinanceAccount.String() || strings.HasPrefix(delivery.FoldName(delivery.FinanceName), delivery.FoldName(text))
 	if finance && cursor == "" { // it is no account
 		owners = append(owners, delivery.FinanceAccount)
 	}
+
 	for _, a := range accounts {
 		owners = append(owners, a.ID)
 	}
+
 	endpoints, err := p.Ledger.Webhooks.EndpointsOf(ctx, owners)
 	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return nil, "", err
 	}
+
 	inOtherState := func(e *ledger.WebhookEndpoint) bool { return state != "" && e.State != state }
 	endpoints = slices.DeleteFunc(endpoints, inOtherState)
 	slices.SortStableFunc(endpoints, func(a, b *ledger.WebhookEndpoint) int {
 		return cmp.Or(cmp.Compare(b.State.Severity(), a.State.Severity()), a.StateSince.Compare(b.StateSince))
 	})
+
 	return endpoints, next, cmp.Or(incomplete, err)
 }
 
@@ -387,11 +408,13 @@ func (p *Pages) withNames(ctx context.Context, endpoints []*ledger.WebhookEndpoi
 	for i, e := range endpoints {
 		ids[i] = e.Account
 	}
+
 	names, err := p.Lists.AccountNames(ctx, ids)
 	receivers := make([]receiver, len(endpoints))
 	for i, e := range endpoints {
 		receivers[i] = receiver{e, names.Of(e.Account, "account ")}
 	}
+
 	return receivers, err
 }
 
@@ -402,16 +425,19 @@ func (p *Pages) countReceivers(ctx context.Context, list *receiverList, query *l
 	if incomplete != nil && !errors.Is(incomplete, ledger.ErrIncomplete) {
 		return incomplete
 	}
+
 	accounts, err := p.Ledger.Accounts.Counts(ctx)
 	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return err
 	}
+
 	finance, err := p.Ledger.Webhooks.EndpointsOf(ctx, []delivery.AccountID{delivery.FinanceAccount})
 	if errors.Is(err, delivery.ErrUnavailable) { // while others answered
 		incomplete = cmp.Or(incomplete, fmt.Errorf("%w: %w", ledger.ErrIncomplete, err))
 	} else if err != nil {
 		return err
 	}
+
 	queues, err := p.Ledger.Monitor.QueueStats(ctx)
 	isNoOwner := errors.Is(err, ledger.ErrNoOwner)
 	if err != nil && !isNoOwner && !errors.Is(err, ledger.ErrIncomplete) {
@@ -424,11 +450,13 @@ func (p *Pages) countReceivers(ctx context.Context, list *receiverList, query *l
 		tabs = append(tabs, layout.Choice{Value: string(state), Name: string(state) + " " + layout.Count(counts[state])})
 		all += counts[state]
 	}
+
 	tabs[0].Name = "All " + layout.Count(all)
 	list.Tabs = query.Tabs("/webhooks", "state", tabs)
 	if incomplete == nil { // else nobody knows how many of the others have none
 		list.Without = max(0, accounts.All-(all-int64(len(finance))))
 	}
+
 	if !isNoOwner {
 		var waiting int64
 		for _, q := range queues {
@@ -437,6 +465,7 @@ func (p *Pages) countReceivers(ctx context.Context, list *receiverList, query *l
 		list.Waiting = layout.Plural(waiting, "event waits", "events wait")
 		incomplete = cmp.Or(incomplete, err)
 	}
+
 	return incomplete
 }
 
@@ -466,30 +495,37 @@ func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request, o outcome) e
 	if err != nil {
 		return err
 	}
+
 	page := &webhookPage{formPage: newFormPage(r, o), Account: account}
 	if page.Receiver, err = p.receiver(r, account); err != nil {
 		return err
 	}
+
 	if e := page.Receiver; e != nil {
 		page.URL = e.URL
 		for _, one := range e.Earlier {
 			page.Earlier.add(one.Until, p.Ledger.Now())
 		}
 	}
+
 	query, path := layout.FiltersOf(r, "status", "page"), "/webhooks/"+account.ID.String()
 	if state := query.Get("status"); !slices.ContainsFunc(outcomes, func(c layout.Choice) bool { return c.Value == state }) {
 		query.Refuse("status", "must be delivered, retrying, undelivered, notSent or nothing")
 	}
+
 	records, err := p.Ledger.Webhooks.Attempts(r.Context(), account.ID, query.Get("status"))
 	if err != nil {
 		return err
 	}
+
 	page.Attempts, page.Pager = layout.Cut(records, attemptsListed, path, query)
 	if slices.ContainsFunc(page.Attempts, func(a ledger.AttemptRecord) bool { return a.Answer != "" }) {
 		if err := p.NoteView(r, account.ID, delivery.OrderID{}); err != nil {
 			return err
 		}
 	}
+
 	page.Tabs, page.Live = query.Tabs(path, "status", outcomes), layout.Address(path+"/live", query.Values)
+
 	return p.Show(w, r, "webhook", layout.View{Title: "Webhook of " + account.Name, Data: page, Refused: cmp.Or(o.refused, query.Err())})
 }

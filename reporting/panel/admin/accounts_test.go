@@ -26,11 +26,13 @@ func TestCreateAccount_ShowsTheSecretOnceAndItWorks(t *testing.T) {
 	if a.Value("name") != "" {
 		t.Error("the form still holds the name of the account that was created")
 	}
+
 	a.Want(200, `href="/accounts/`+v.id+`"`)
 	e.as(v) // a token is issued for these credentials
 	for _, path := range []string{"/accounts", "/accounts/" + v.id, "/webhooks/" + v.id} {
 		e.Get(path).Want(http.StatusOK).Lacks(v.secret)
 	}
+
 	if strings.Contains(e.log.String(), v.secret) {
 		t.Error("the secret is in the panel's log")
 	}
@@ -67,6 +69,7 @@ func TestRotateClientSecret_ShowsItOnceAndTheOldOneWorks(t *testing.T) {
 	if !strings.Contains(a.Text, before) && !strings.Contains(a.Text, until()) { // two around midnight
 		t.Errorf("it does not say %q", before)
 	}
+
 	e.as(v)
 	e.as(fresh)
 	e.Get(page).Lacks(fresh.secret, v.secret)
@@ -83,6 +86,7 @@ func TestRotateClientSecret_ShowsItOnceAndTheOldOneWorks(t *testing.T) {
 			t.Errorf("a revoked secret: %v", err)
 		}
 	}
+
 	e.as(issuedTo(t, revoked))
 	if strings.Contains(e.log.String(), fresh.secret) {
 		t.Error("the secret is in the panel's log")
@@ -102,10 +106,12 @@ func TestSuspendAccount_HoldsAtOnceAndIsTakenBack(t *testing.T) {
 	if a := e.ask(api, "/webhook"); a.Code != string(delivery.CodeAccountSuspended) {
 		t.Errorf("a suspended account is answered %d %s", a.Status, a.Code)
 	}
+
 	e.done(e.Press(page, page+"/state", "suspended", "false"), "account-resumed")
 	if a := e.ask(api, "/webhook"); a.Code != string(delivery.CodeWebhookNotConfigured) {
 		t.Errorf("a resumed account is answered %d %s", a.Status, a.Code)
 	}
+
 	form := e.Get(page).Form(page+"/state", "suspended", "true")
 	form.Set("suspended", "perhaps")
 	e.Post(page+"/state", form).Want(http.StatusUnprocessableEntity, "suspended")
@@ -129,19 +135,23 @@ func TestLimitAccount_GatewayHonoursItAtOnce(t *testing.T) {
 	if got := e.account(v).Limits; got != want {
 		t.Fatalf("%+v", got)
 	}
+
 	passed := 0
 	for e.ask(api, "/webhook").Code != string(delivery.CodeRateLimited) {
 		passed++
 	}
+
 	if passed != 3 {
 		t.Errorf("%d requests passed, want 3", passed)
 	}
+
 	// The page shows the use beside each limit, and so does the part that refreshes.
 	for _, path := range []string{page, page + "/use"} {
 		meters := map[string]string{}
 		for _, m := range testenv.All(e.Get(path).Want(200).Tree(), "meter") {
 			meters[testenv.Attribute(m, "aria-label")] = testenv.Attribute(m, "value") + " of " + testenv.Attribute(m, "max")
 		}
+
 		if got := meters["stores, burst: used now"]; got != "3 of 3" {
 			t.Errorf("%s: %q in %v", path, got, meters)
 		}
@@ -149,6 +159,7 @@ func TestLimitAccount_GatewayHonoursItAtOnce(t *testing.T) {
 			t.Errorf("%s: %q", path, got)
 		}
 	}
+
 	e.done(e.Submit(page, page+"/limits", "limits.stores.burst.count", "200"), "account-limited")
 	if a := e.ask(api, "/webhook"); a.Code == string(delivery.CodeRateLimited) {
 		t.Error("the raised limit does not hold at once")
@@ -163,6 +174,7 @@ func TestLimitAccount_ChangesTheNumbersOfStores(t *testing.T) {
 	if form.Get("limits.maxStores") != "10000" || form.Get("limits.maxPendingStores") != "500" {
 		t.Errorf("the form shows %v", form)
 	}
+
 	e.done(e.Submit(page, page+"/limits", "limits.maxStores", "20000"), "account-limited")
 
 	// What was changed since the page was shown stays, if the form does not change it.
@@ -175,6 +187,7 @@ func TestLimitAccount_ChangesTheNumbersOfStores(t *testing.T) {
 	if got != want {
 		t.Errorf("%+v", got)
 	}
+
 	e.done(e.Submit(page, page+"/limits"), "unchanged")
 }
 
@@ -188,6 +201,7 @@ func TestAccounts_FindsTheTurkishWayAndTheSuspended(t *testing.T) {
 			t.Errorf("%q became %q", text, a.Value("text"))
 		}
 	}
+
 	e.Get("/accounts?state=suspended&text="+loud.id).Want(200, "/accounts/"+loud.id, "suspended")
 	e.Get("/accounts?state=suspended&text="+quiet.id).Want(200, "No account matches this search")
 	e.Get("/accounts?text=hiçbiri-böyle-değil").Want(200, "No account matches this search")
@@ -203,10 +217,12 @@ func TestAccounts_ShowsTheUseOfOrders(t *testing.T) {
 		_, err := api.Do(t.Context(), http.MethodPost, "/orders", map[string]string{})
 		must(t, err)
 	}
+
 	a := e.Get("/accounts?text=" + v.id).Want(200)
 	if got := fmt.Sprint(testenv.Words(testenv.All(a.Tree(), "tbody")[0])); !strings.Contains(got, "4 of 600 in 86,400 s") || !strings.Contains(got, "4 of 120 in 3,600 s") {
 		t.Error(got)
 	}
+
 	e.Get("/accounts/"+v.id).Want(200, "3,000 in 60 s", "An existing burst limit can be changed but not removed.").Lacks("3000 in 60 s</td>")
 }
 
@@ -221,6 +237,7 @@ func TestAccounts_TurnsEventsBetweenTheStatusesOff(t *testing.T) {
 			t.Errorf("muted %v, want %v", got, muted)
 		}
 	}
+
 	e.done(e.Submit(page, page+"/events", "mutedEvents", ""), "unchanged")
 	e.Submit(page, page+"/events", "mutedEvents", "delivery.status_changed").Want(422, "must be delivery.courier_changed or delivery.eta_changed")
 }

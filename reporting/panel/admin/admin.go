@@ -66,11 +66,13 @@ func (p *Pages) routes() map[string]layout.Handler {
 			routes["POST "+one.pattern+path] = p.forms.Handler(p.perform(&one, &a))
 		}
 	}
+
 	for pattern, serve := range routes {
 		if strings.Contains(pattern, "{account}") {
 			routes[pattern] = exceptFinance(serve)
 		}
 	}
+
 	return routes
 }
 
@@ -169,6 +171,7 @@ func storeID(r *http.Request) (string, error) {
 	if given := r.URL.Query().Get("id"); id == layout.NoSegment && given != "" {
 		id = given
 	}
+
 	if delivery.CheckExternalStoreID(id) != nil {
 		return "", delivery.Refuse(delivery.CodeStoreNotFound, "the account has no such store")
 	}
@@ -188,10 +191,12 @@ func apiPath(r *http.Request, pattern string) (string, error) {
 		case "{store}":
 			segments[i], err = storeID(r)
 		}
+
 		if err != nil {
 			return "", err
 		}
 	}
+
 	return Path(segments...), nil
 }
 
@@ -234,15 +239,18 @@ func (a *action) body(form url.Values) map[string]any {
 	if a.fields == nil {
 		return nil
 	}
+
 	body := map[string]any{}
 	for field, read := range a.fields {
 		if changedIn(form, field) {
 			body[field] = read(form.Get(field))
 		}
 	}
+
 	if limits := changedLimits(form); a.limits && len(limits) > 0 {
 		body["limits"] = limits
 	}
+
 	return body
 }
 
@@ -254,10 +262,12 @@ func (p *Pages) perform(of *record, a *action) layout.Handler {
 		if err != nil {
 			return err
 		}
+
 		body := a.body(r.PostForm)
 		if body != nil && len(body) == 0 {
 			return layout.Redirect(w, r, layout.PageOf(r.URL), "unchanged")
 		}
+
 		if a.secret {
 			var version uint64
 			version, err = of.version(r)
@@ -265,16 +275,19 @@ func (p *Pages) perform(of *record, a *action) layout.Handler {
 				err = errChanged
 			}
 		}
+
 		var made issued
 		if err == nil {
 			err = p.change(r, cmp.Or(a.method, of.method), path, body, &made)
 		}
+
 		done := a.done
 		if strings.HasSuffix(done, "-") {
 			for field, value := range body {
 				done += states[fmt.Sprint(field, "=", value)]
 			}
 		}
+
 		switch {
 		case err != nil:
 			return of.show(w, r, outcome{refused: err})
@@ -285,9 +298,11 @@ func (p *Pages) perform(of *record, a *action) layout.Handler {
 		case a.nobody != "" && made.Accounts+made.Replayed == 0:
 			done = a.nobody
 		}
+
 		if fleet, err := delivery.ParseFleetID(r.PostForm.Get("backToFleet")); err == nil { // a form of the fleet's page
 			return layout.Redirect(w, r, "/fleets/"+fleet.String(), done)
 		}
+
 		return layout.Redirect(w, r, layout.PageOf(r.URL), done)
 	}
 }
@@ -298,6 +313,7 @@ func (p *Pages) change(r *http.Request, method, path string, body map[string]any
 	if body != nil {
 		sent = body
 	}
+
 	err := p.admin.Do(context.WithoutCancel(r.Context()), auth.IdentityOf(r.Context()).Name, method, path, sent, into)
 	p.Lists.Few.Forget()
 	if errors.Is(err, delivery.ErrUnavailable) {
@@ -305,6 +321,7 @@ func (p *Pages) change(r *http.Request, method, path string, body map[string]any
 		return delivery.Refuse(delivery.CodeServiceUnavailable,
 			"The gateway does not answer, so nobody knows whether this was done. Look at what the page shows now, then send it again if need be.")
 	}
+
 	return explainCoverage(err, r.PostForm.Get("coverage"))
 }
 
@@ -362,6 +379,7 @@ func explainCoverage(err error, pasted string) error {
 	if !errors.As(err, &refusal) {
 		return err
 	}
+
 	var ignored json.RawMessage
 	fault := json.Unmarshal([]byte(pasted), &ignored)
 	for i := range refusal.Fields {
@@ -370,6 +388,7 @@ func explainCoverage(err error, pasted string) error {
 			refusal.Message = refusal.Fields[0].Field + " " + refusal.Fields[0].Message
 		}
 	}
+
 	return err
 }
 

@@ -70,6 +70,7 @@ func NewClient(s Settings, key string) (*Client, error) {
 	if len(key) < leastKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, fmt.Errorf("ADMIN_KEY: want at least %d printable ASCII characters without blanks", leastKey)
 	}
+
 	return &Client{Timeout: timeout, root: s.URL + "/api/admin/v1", key: key, http: &http.Client{
 		// A redirect would carry the key to wherever it points.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -109,9 +110,11 @@ func (c *Client) Do(ctx context.Context, operator, method, path string, body, in
 	case err == nil:
 		err = read(status, raw, into)
 	}
+
 	if refusal := (*delivery.Error)(nil); err == nil || errors.As(err, &refusal) {
 		return err
 	}
+
 	return fmt.Errorf("admin API: %s %s: %w", method, path, err)
 }
 
@@ -122,6 +125,7 @@ func (c *Client) send(ctx context.Context, operator, method, path string, body a
 	if !printable(operator) {
 		return 0, nil, fmt.Errorf("the operator's name must be 1 to %d printable characters", mostOperator)
 	}
+
 	header := http.Header{"Accept": {"application/json"}, "Authorization": {"Bearer " + c.key}, "X-Operator": {operator},
 		"X-Operator-Address": {auth.IdentityOf(ctx).Address}, "X-Request-Id": {auth.NewRequestID()}} // both for the audit stream
 	content := new(bytes.Buffer)
@@ -131,20 +135,24 @@ func (c *Client) send(ctx context.Context, operator, method, path string, body a
 		}
 		header.Set("Content-Type", "application/json")
 	}
+
 	req, err := http.NewRequestWithContext(ctx, method, c.root+path, content)
 	if err != nil {
 		return 0, nil, err
 	}
+
 	req.Header = header
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: no gateway answers: %w", delivery.ErrUnavailable, err)
 	}
 	defer resp.Body.Close()
+
 	raw, err = io.ReadAll(io.LimitReader(resp.Body, largestAnswer+1))
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: the gateway's answer broke off: %w", delivery.ErrUnavailable, err)
 	}
+
 	return resp.StatusCode, raw, nil
 }
 
@@ -169,6 +177,7 @@ func read(status int, raw []byte, into any) error {
 		Message string          `json:"message"`
 		Data    json.RawMessage `json:"data"`
 	}
+
 	var d refusalData
 	err := json.Unmarshal(raw, &e)
 	success := status >= 200 && status < 300
@@ -195,12 +204,14 @@ func read(status int, raw []byte, into any) error {
 	case into != nil:
 		err = json.Unmarshal(e.Data, into)
 	}
+
 	switch {
 	case err == nil:
 		return nil
 	case status < 400 || json.Valid(raw): // it could hold a secret that the gateway has just issued
 		return fmt.Errorf("answered %d with %d bytes that cannot be used: %w", status, len(raw), err)
 	}
+
 	return fmt.Errorf("answered %d with %.200q: %w", status, raw, err) // maybe a proxy's page
 }
 

@@ -39,6 +39,7 @@ func bytesServer(t testing.TB, answer string) string {
 			if err != nil {
 				return
 			}
+
 			go func() {
 				defer c.Close()
 				_, _ = c.Read(make([]byte, 64<<10))
@@ -49,6 +50,7 @@ func bytesServer(t testing.TB, answer string) string {
 			}()
 		}
 	}()
+
 	return "http://" + l.Addr().String()
 }
 
@@ -69,11 +71,13 @@ func kind(err error) string {
 	case errors.Is(err, ErrWrongKey):
 		return "wrong key"
 	}
+
 	return "broken"
 }
 
 func TestDo_TellsAnswersApart(t *testing.T) {
 	t.Parallel()
+
 	const success = `{"success":true,"data":{"eventId":"evt_1"}}`
 	refusal := func(data string) string { return `{"success":false,"message":"no","data":` + data + `}` }
 	large := `{"success":true,"data":{"eventId":"` + strings.Repeat("x", largestAnswer) + `"}}`
@@ -121,14 +125,17 @@ func TestDo_TellsAnswersApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			var got struct{ EventID string }
 			err := newClient(t, bytesServer(t, c.answer)).Do(t.Context(), "ece", http.MethodPost, "/x", nil, &got)
 			if kind(err) != c.want || err != nil && !strings.Contains(err.Error(), c.shows) {
 				t.Errorf("%s: %v, want %s with %q", kind(err), err, c.want, c.shows)
 			}
+
 			if err == nil && got.EventID != "evt_1" {
 				t.Errorf("data = %+v", got)
 			}
+
 			if err != nil && (strings.Contains(err.Error(), testKey) || len(err.Error()) > 1000 || strings.Contains(err.Error(), "evt_1")) {
 				t.Errorf("the error tells too much: %v", err)
 			}
@@ -138,6 +145,7 @@ func TestDo_TellsAnswersApart(t *testing.T) {
 
 func TestDo_RefusalComesWhole(t *testing.T) {
 	t.Parallel()
+
 	for body, want := range map[string]delivery.Error{
 		`{"success":false,"message":"name is <b>required</b>","data":{"errorCode":"VALIDATION_FAILED","fields":[{"field":"name","message":"is required"},{"field":"limits.orders","message":"ş"}]}}`: {
 			Code: delivery.CodeValidationFailed, Message: "name is <b>required</b>",
@@ -159,6 +167,7 @@ func TestDo_RefusalComesWhole(t *testing.T) {
 
 func TestDo_FollowsNoRedirect(t *testing.T) {
 	t.Parallel()
+
 	var thief atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { thief.Add(1) }))
 	defer other.Close()
@@ -169,6 +178,7 @@ func TestDo_FollowsNoRedirect(t *testing.T) {
 		}
 		s.Close()
 	}
+
 	if n := thief.Load(); n != 0 {
 		t.Errorf("the key was sent elsewhere %d times", n)
 	}
@@ -189,6 +199,7 @@ func FuzzAnswer(f *testing.F) {
 		if err == nil && !json.Valid([]byte(body)) {
 			t.Error("a success that is no JSON")
 		}
+
 		if k := kind(err); (k == "unavailable") != (status >= 500) || (k == "wrong key") != (status == 401) {
 			t.Errorf("%d is %s", status, k)
 		}

@@ -18,6 +18,7 @@ import (
 // each part leaves the system as the next one needs it.
 func TestDo_RealGateway(t *testing.T) {
 	t.Parallel()
+
 	s, err := stack.Start(t.Context(), stack.Options{DataDir: t.TempDir(), BinDir: testserver.Programs(t), Courier: "manual"})
 	must(t, err)
 	t.Cleanup(s.Stop)
@@ -30,12 +31,14 @@ func TestDo_RealGateway(t *testing.T) {
 			Name      string
 			Suspended bool
 		}
+
 		must(t, c.Do(t.Context(), "ece", http.MethodPatch, Path("accounts", account), map[string]string{"name": "Çiğköfteci <POS>"}, nil))
 		must(t, c.Do(t.Context(), "ece", http.MethodGet, Path("accounts", account), nil, &read))
 		if read.Name != "Çiğköfteci <POS>" || read.Suspended {
 			t.Errorf("%+v", read)
 		}
 	})
+
 	t.Run("names the operator in the audit log", func(t *testing.T) {
 		must(t, c.Do(t.Context(), "Ayşe Yılmaz", http.MethodPost, Path("accounts", account, "credentials"), nil, nil))
 		want := `msg="admin: client secret rotated" operator="Ayşe Yılmaz" account=` + account
@@ -45,6 +48,7 @@ func TestDo_RealGateway(t *testing.T) {
 			return strings.Contains(string(log), want)
 		})
 	})
+
 	t.Run("is refused", func(t *testing.T) {
 		var refusal *delivery.Error
 		err := c.Do(t.Context(), "ece", http.MethodPatch, Path("accounts", account),
@@ -61,6 +65,7 @@ func TestDo_RealGateway(t *testing.T) {
 			t.Errorf("an unknown path: %v", err)
 		}
 	})
+
 	t.Run("with a wrong key", func(t *testing.T) {
 		stranger, err := NewClient(Settings{URL: s.Demo.OpsURL}, testKey)
 		must(t, err)
@@ -68,6 +73,7 @@ func TestDo_RealGateway(t *testing.T) {
 			t.Error(err)
 		}
 	})
+
 	t.Run("without Redis, and after", func(t *testing.T) {
 		s.Redis.Stop()
 		err := c.Do(t.Context(), "ece", http.MethodGet, Path("accounts", account), nil, nil)
@@ -77,6 +83,7 @@ func TestDo_RealGateway(t *testing.T) {
 		must(t, s.Redis.Start(t.Context()))
 		must(t, c.Do(t.Context(), "ece", http.MethodGet, Path("accounts", account), nil, nil))
 	})
+
 	t.Run("without the gateway, and after", func(t *testing.T) {
 		s.Gateway.Kill()
 		if err := c.Do(t.Context(), "ece", http.MethodGet, "/accounts", nil, nil); kind(err) != "unavailable" {

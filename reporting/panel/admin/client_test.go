@@ -23,6 +23,7 @@ const empty = `{"success":true,"data":{}}`
 
 func TestSettings_Validate(t *testing.T) {
 	t.Parallel()
+
 	for url, valid := range map[string]bool{
 		"http://127.0.0.1:8081": true, "https://gateway.internal": true, "http://[::1]:8081": true, "https://proxy/gateway": true,
 		"": false, "gateway:8081": false, "//gateway:8081": false, "ftp://gateway": false, "http://": false, "http://:8081": false,
@@ -39,11 +40,13 @@ func TestSettings_Validate(t *testing.T) {
 
 func TestNewClient_RefusesAKeyThatCannotBeSent(t *testing.T) {
 	t.Parallel()
+
 	for _, key := range []string{"", "too-short", "a key with blanks in it", "key\r\nX-Operator: a-b-c", strings.Repeat("ş", 16)} {
 		if _, err := NewClient(Settings{URL: "http://gateway"}, key); err == nil || !strings.Contains(err.Error(), "ADMIN_KEY") || key != "" && strings.Contains(err.Error(), key) {
 			t.Errorf("%q: %v", key, err)
 		}
 	}
+
 	if _, err := NewClient(Settings{}, testKey); err == nil {
 		t.Error("no URL")
 	}
@@ -51,6 +54,7 @@ func TestNewClient_RefusesAKeyThatCannotBeSent(t *testing.T) {
 
 func TestDo_SendsWhatTheGatewayNeeds(t *testing.T) {
 	t.Parallel()
+
 	type seen struct{ method, uri, body, key, kind, operator, length string }
 	var got seen
 	var requests []string
@@ -63,6 +67,7 @@ func TestDo_SendsWhatTheGatewayNeeds(t *testing.T) {
 		} else {
 			requests = append(requests, id)
 		}
+
 		_, _ = io.WriteString(w, empty)
 	}))
 	defer s.Close()
@@ -71,6 +76,7 @@ func TestDo_SendsWhatTheGatewayNeeds(t *testing.T) {
 	if want := (seen{"PATCH", "/api/admin/v1/accounts/a%2Fb/stores/%2E%2E", `{"suspended":true}` + "\n", "Bearer " + testKey, "application/json", "Ayşe Y.", "19"}); got != want {
 		t.Errorf("%+v", got)
 	}
+
 	must(t, c.Do(t.Context(), "ece", http.MethodPost, "/accounts/1/webhook/deliveries?status=retrying", nil, nil))
 	if want := (seen{"POST", "/api/admin/v1/accounts/1/webhook/deliveries?status=retrying", "", "Bearer " + testKey, "", "ece", "0"}); got != want {
 		t.Errorf("%+v", got)
@@ -79,6 +85,7 @@ func TestDo_SendsWhatTheGatewayNeeds(t *testing.T) {
 
 func TestDo_SendsNothingThatIsWrong(t *testing.T) {
 	t.Parallel()
+
 	var asked atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer s.Close()
@@ -88,11 +95,13 @@ func TestDo_SendsNothingThatIsWrong(t *testing.T) {
 			t.Errorf("operator %q: %v", operator, err)
 		}
 	}
+
 	for _, path := range []string{"", "accounts", "@thief.example/x", "/a b\x00", "/%zz"} {
 		if err := c.Do(t.Context(), "ece", http.MethodPost, path, nil, nil); kind(err) != "broken" {
 			t.Errorf("path %q: %v", path, err)
 		}
 	}
+
 	if err := c.Do(t.Context(), "ece", "PO ST", "/x", nil, nil); kind(err) != "broken" {
 		t.Errorf("method: %v", err)
 	}
@@ -107,9 +116,11 @@ func TestDo_SendsNothingThatIsWrong(t *testing.T) {
 // The gateway answers nothing, or begins an answer and does not end it.
 func TestDo_WaitsFiveSeconds(t *testing.T) {
 	t.Parallel()
+
 	for name, begin := range map[string]string{"for nothing": "", "for an answer's end": "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"success\":"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			synctest.Test(t, func(t *testing.T) {
 				c := newClient(t, "http://gateway")
 				transport := c.http.Transport.(*http.Transport)
@@ -128,6 +139,7 @@ func TestDo_WaitsFiveSeconds(t *testing.T) {
 				if kind(err) != "unavailable" || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != timeout {
 					t.Errorf("%v after %v", err, time.Since(began))
 				}
+
 				// A caller that disconnects is no outage.
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -141,6 +153,7 @@ func TestDo_WaitsFiveSeconds(t *testing.T) {
 
 func TestDo_UsesConnectionsAgainAndIsSafeForMany(t *testing.T) {
 	t.Parallel()
+
 	var connections, under, most atomic.Int64
 	var opened atomic.Bool
 	full := make(chan struct{}) // closed once as many are in progress as may be
@@ -155,18 +168,22 @@ func TestDo_UsesConnectionsAgainAndIsSafeForMany(t *testing.T) {
 			}
 			<-full
 		}
+
 		if r.Method == http.MethodDelete {
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = io.WriteString(w, `{"success":false,"message":"no","data":{"errorCode":"ACCOUNT_NOT_FOUND"}}`)
 			return
 		}
+
 		_, _ = io.WriteString(w, empty)
 	}))
+
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			connections.Add(1)
 		}
 	}
+
 	s.Start()
 	defer s.Close()
 	c := newClient(t, s.URL)
@@ -176,10 +193,12 @@ func TestDo_UsesConnectionsAgainAndIsSafeForMany(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	// The transport gives a connection up when it learns of its own write 50 ms late.
 	if n := connections.Load(); n > 5 {
 		t.Errorf("%d connections for 20 requests, one after the other", n)
 	}
+
 	var all sync.WaitGroup
 	for range mostConnections + 8 { // those beyond wait for a connection
 		all.Go(func() {
@@ -188,6 +207,7 @@ func TestDo_UsesConnectionsAgainAndIsSafeForMany(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	if n := most.Load(); n != mostConnections {
 		t.Errorf("%d requests were in progress at once, want %d", n, mostConnections)
@@ -196,6 +216,7 @@ func TestDo_UsesConnectionsAgainAndIsSafeForMany(t *testing.T) {
 
 func TestPath_EscapesSegments(t *testing.T) {
 	t.Parallel()
+
 	for want, segments := range map[string][]string{
 		"/accounts":                     {"accounts"},
 		"/stores/a%2Fb%3Fc%23d%25/x":    {"stores", "a/b?c#d%", "x"},

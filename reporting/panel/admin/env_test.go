@@ -57,6 +57,7 @@ func TestMain(m *testing.M) {
 		}
 		s.Stop()
 	}
+
 	_ = os.RemoveAll(system.dir)
 	os.Exit(code)
 }
@@ -99,10 +100,12 @@ func newEnv(t *testing.T) *env { t.Helper(); return newEnvAt(t, "") }
 func newEnvAt(t *testing.T, gateway string) *env {
 	t.Helper()
 	t.Parallel()
+
 	startSystem(t)
 	if gateway == "" {
 		gateway = system.Demo.OpsURL
 	}
+
 	e := &env{Client: testenv.NewClient(t, ""), log: new(logs), vendors: map[vendor]*client.Client{}}
 	log := slog.New(slog.NewTextHandler(e.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
@@ -129,6 +132,7 @@ func newEnvAt(t *testing.T, gateway string) *env {
 	e.Client = e.browser("deniz")
 	e.api = client.New(system.Demo.OpsURL+"/api/admin/v1", 2)
 	e.api.Bearer = system.Demo.AdminKey
+
 	return e
 }
 
@@ -150,7 +154,9 @@ func (e *env) browser(user string) *testenv.Client {
 		panelenv.SignIn(b, user)
 		sessions[user] = b.HTTP.Jar.Cookies(at)
 	}
+
 	b.HTTP.Jar.SetCookies(at, sessions[user])
+
 	return b
 }
 
@@ -206,6 +212,7 @@ func (e *env) newFleet(name string) delivery.FleetID {
 	id, err := delivery.ParseFleetID(made["fleetId"].(string))
 	must(e.T, err)
 	must(e.T, e.ledger.Fleets.Load(e.T.Context()))
+
 	return id
 }
 
@@ -281,9 +288,11 @@ func secrets(a *testenv.Answer) (codes []string) {
 			codes = append(codes, testenv.Words(code))
 		}
 	}
+
 	if len(codes) == 0 {
 		a.T.Fatalf("%s shows no secret", a)
 	}
+
 	return codes
 }
 
@@ -326,5 +335,6 @@ func faultOf(a *testenv.Answer, field string) string {
 			return testenv.Words(beside)
 		}
 	}
+
 	return ""
 }

@@ -35,6 +35,7 @@ func TestFilters_SayWhatMakesNoSense(t *testing.T) {
 		if alert := testenv.Words(testenv.All(a.Tree(), "", "alert")[0]); !strings.Contains(alert, strings.ToUpper(c.filter[:1])+c.filter[1:]+": "+c.message) {
 			t.Errorf("%s: %q", c.path, alert)
 		}
+
 		for _, link := range testenv.All(a.Tree(), "a") {
 			to := testenv.Attribute(link, "href")
 			if strings.Contains(to, "garbage") || strings.Contains(to, "after=abc") {
@@ -42,12 +43,14 @@ func TestFilters_SayWhatMakesNoSense(t *testing.T) {
 			}
 		}
 	}
+
 	for _, field := range []string{"fleet", "account"} {
 		a := e.Get("/stores?" + field + "=garbage&text=kept")
 		if faultOf(a, field) == "" || searched(a, field) != "garbage" || searched(a, "text") != "kept" {
 			t.Errorf("%s: %q, %q, %q", field, faultOf(a, field), searched(a, field), searched(a, "text"))
 		}
 	}
+
 	// What refreshes itself is refused as a whole: nobody would see why.
 	for _, path := range []string{"/webhooks/live?state=garbage", "/webhooks/" + v.id + "/live?status=garbage"} {
 		e.Get(path).Want(http.StatusUnprocessableEntity)

@@ -39,10 +39,12 @@ func (p *Pages) countStores(ctx context.Context, rows []fleetRow) error {
 	for i, row := range rows {
 		ids[i] = row.ID
 	}
+
 	active, incomplete := p.Ledger.Stores.CountOfFleets(ctx, ids, delivery.Active)
 	if incomplete != nil && !errors.Is(incomplete, ledger.ErrIncomplete) {
 		return incomplete
 	}
+
 	awaiting, err := p.Ledger.Stores.CountOfFleets(ctx, ids, delivery.AwaitingFleetApproval)
 	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return err
@@ -51,6 +53,7 @@ func (p *Pages) countStores(ctx context.Context, rows []fleetRow) error {
 	for i := range rows {
 		rows[i].Active, rows[i].Awaiting = active[i], awaiting[i]
 	}
+
 	return cmp.Or(incomplete, err)
 }
 
@@ -63,6 +66,7 @@ func (p *Pages) listFleets(w http.ResponseWriter, r *http.Request, o outcome) er
 	if err != nil {
 		return err
 	}
+
 	query := layout.FiltersOf(r, "text", "page")
 	list := &fleetList{formPage: newFormPage(r, o), Text: query.Get("text")}
 	var found []fleetRow
@@ -71,12 +75,14 @@ func (p *Pages) listFleets(w http.ResponseWriter, r *http.Request, o outcome) er
 			found = append(found, fleetRow{Fleet: f, Limited: limited[f.ID]})
 		}
 	}
+
 	list.Fleets, list.Pager = layout.Cut(found, fleetsShown, "/fleets", query)
 	var gaps ledger.Gaps
 	err = p.countStores(r.Context(), list.Fleets)
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	return p.Show(w, r, "fleets", layout.View{Title: "Fleets", Data: list, Refused: cmp.Or(o.refused, query.Err()),
 		Incomplete: lacking("stores", gaps)})
 }
@@ -124,14 +130,17 @@ func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request, o outcome) err
 	if err := p.Ledger.Fleets.Load(r.Context()); err != nil {
 		return err
 	}
+
 	fleet := p.Ledger.Fleets.Snapshot().Fleet(id)
 	if fleet == nil {
 		return delivery.Refuse(delivery.CodeFleetNotFound, "no fleet has this id")
 	}
+
 	limited, err := p.Ledger.Fleets.Limited(r.Context())
 	if err != nil {
 		return err
 	}
+
 	page := &fleetPage{formPage: newFormPage(r, o), fleetRow: fleetRow{Fleet: fleet, Limited: limited[id]},
 		Country: svgmap.Country(fleet.Coverage, "Coverage of "+fleet.Name+" in Turkey", "The area that the fleet serves, on the outline of Turkey."),
 		CloseUp: svgmap.CloseUp(fleet.Coverage, "Coverage of "+fleet.Name, "The area that the fleet serves, as large as it fits.")}
@@ -141,15 +150,18 @@ func (p *Pages) showFleet(w http.ResponseWriter, r *http.Request, o outcome) err
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	page.fleetRow = row[0]
 	err = p.readStores(r.Context(), page)
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	err = p.nameOwners(r.Context(), page)
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	return p.Show(w, r, "fleet", layout.View{Title: fleet.Name, Data: page, Refused: o.refused, Incomplete: lacking("stores", gaps)})
 }
 
@@ -164,10 +176,12 @@ func (p *Pages) readStores(ctx context.Context, page *fleetPage) error {
 		if missing != nil && !errors.Is(missing, ledger.ErrIncomplete) {
 			return missing
 		}
+
 		read, err := p.Ledger.Stores.ReadPage(ctx, found)
 		if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 			return err
 		}
+
 		incomplete = cmp.Or(incomplete, missing, err)
 		stores = append(stores, read...)
 
@@ -175,11 +189,14 @@ func (p *Pages) readStores(ctx context.Context, page *fleetPage) error {
 		if hasMore && state == delivery.Active {
 			page.MoreActive = true
 		}
+
 		if hasMore && state != delivery.AwaitingFleetApproval {
 			page.MoreStores = true
 		}
 	}
+
 	page.take(stores)
+
 	return incomplete
 }
 
@@ -189,9 +206,11 @@ func (p *Pages) nameOwners(ctx context.Context, page *fleetPage) error {
 	for _, s := range slices.Concat(page.AwaitingStores, page.Stores) {
 		ids = append(ids, s.Account)
 	}
+
 	for _, v := range page.Vendors {
 		ids = append(ids, v.ID)
 	}
+
 	names, err := p.Lists.AccountNames(ctx, ids)
 	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return err
@@ -202,10 +221,12 @@ func (p *Pages) nameOwners(ctx context.Context, page *fleetPage) error {
 			list[i].AccountName = names[list[i].Account.String()]
 		}
 	}
+
 	for i := range page.Vendors {
 		v := &page.Vendors[i]
 		v.Name = names.Of(v.ID, "account ")
 	}
+
 	return err
 }
 
@@ -221,19 +242,24 @@ func (page *fleetPage) take(stores []*delivery.Store) {
 				page.Migrating++
 			}
 		}
+
 		list := &page.Stores
 		if s.State == delivery.AwaitingFleetApproval {
 			list = &page.AwaitingStores
 		}
+
 		if len(*list) == storesOnPage {
 			page.MoreStores = true
 			continue
 		}
+
 		*list = append(*list, s)
 	}
+
 	for id, names := range active {
 		page.Vendors = append(page.Vendors, vendorAtRisk{ID: id, Stores: names})
 	}
+
 	slices.SortFunc(page.Vendors, func(a, b vendorAtRisk) int {
 		return cmp.Or(cmp.Compare(len(b.Stores), len(a.Stores)), bytes.Compare(a.ID[:], b.ID[:]))
 	})
@@ -291,11 +317,13 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request, _ outcome) er
 	if err != nil {
 		return err
 	}
+
 	var gaps ledger.Gaps
 	few, err := p.Lists.Few.Get(r.Context())
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
+
 	account, err := p.Lists.FindAccount(r.Context(), query.Get("account"))
 	if err != nil {
 		return err
@@ -305,6 +333,7 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request, _ outcome) er
 	if account != nil {
 		list.Account, list.AccountName = account.ID.String(), account.Name
 	}
+
 	list.State, list.Tabs = query.Get("state"), query.Tabs("/stores", "state", storeStates)
 	list.Accounts, list.Fleets = few.Choices(query.Get("account"), toChoose), fleets.Choices(query.Get("fleet"), toChoose)
 
@@ -314,6 +343,7 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request, _ outcome) er
 		if err := gaps.Allow(err); err != nil {
 			return err
 		}
+
 		list.More = more
 		if !more { // a part of them by name would look like the first
 			slices.SortStableFunc(stores, func(a, b *delivery.Store) int {
@@ -325,12 +355,15 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request, _ outcome) er
 		for i, s := range stores {
 			owners[i] = s.Account
 		}
+
 		names, err := p.Lists.AccountNames(r.Context(), owners)
 		if err := gaps.Allow(err); err != nil {
 			return err
 		}
+
 		list.Stores = storeRows(stores, names)
 	}
+
 	return p.Show(w, r, "stores", layout.View{Title: "Stores", Data: list, Refused: refused, Incomplete: lacking("stores", gaps)})
 }
 
@@ -346,9 +379,11 @@ func storeFilter(query *layout.Filters, account *delivery.Account, fleets layout
 			query.Refuse("account", "no account has this id")
 		}
 	}
+
 	f.Fleet = layout.Parsed(query, "fleet", "must be a fleet's id, a UUID of 36 characters", delivery.ParseFleetID)
 	layout.Parsed(query, "fleet", "no fleet has this id", fleets.Known)
 	f.State = layout.Parsed(query, "state", "is no state of a store", delivery.ParseStoreState)
+
 	return f
 }
 
@@ -380,6 +415,7 @@ func (p *Pages) showStore(w http.ResponseWriter, r *http.Request, o outcome) err
 	if err := p.Ledger.Fleets.Load(r.Context()); err != nil {
 		return err
 	}
+
 	page := &storePage{formPage: newFormPage(r, o), storeRow: storeRow{store, owner.Name},
 		Serving: p.Ledger.Fleets.Snapshot().Fleet(store.Fleet),
 		Reasons: []delivery.DeactivationReason{delivery.VendorRequest, delivery.FleetSuspended, delivery.MigratedToHizliyo}}
@@ -387,6 +423,8 @@ func (p *Pages) showStore(w http.ResponseWriter, r *http.Request, o outcome) err
 	if page.Serving != nil {
 		served = page.Serving.Coverage
 	}
+
 	page.Map = svgmap.Site(served, store.Point, "Position of "+store.Name, "Where the store is, and the area that its fleet serves.")
+
 	return p.Show(w, r, "store", layout.View{Title: store.Name, Data: page, Refused: o.refused})
 }

@@ -27,6 +27,7 @@ func TestCreateFleet_ShowsTheSecretOnce(t *testing.T) {
 	if !ok {
 		t.Fatal(codes)
 	}
+
 	f := e.fleet(id)
 	if f.Name != "Yeni Filo "+t.Name() || f.DeliveryMinutes != 20 || f.PickupMinutes != delivery.DefaultPickupMinutes || string(f.Coverage.JSON()) != ankara {
 		t.Errorf("%+v", f)
@@ -36,6 +37,7 @@ func TestCreateFleet_ShowsTheSecretOnce(t *testing.T) {
 	for _, path := range []string{"/fleets", "/fleets/" + id.String()} {
 		e.Get(path).Want(200).Lacks(secret)
 	}
+
 	if a.Value("coverage") != "" || a.Value("name") != "" || strings.Contains(e.log.String(), secret) {
 		t.Error("the form is still filled in, or the secret logged")
 	}
@@ -64,6 +66,7 @@ func TestFleet_ChangesAreSeenInTheLedger(t *testing.T) {
 	if !e.fleet(id).Suspended {
 		t.Error("not suspended")
 	}
+
 	e.done(e.Press(page, page+"/state", "suspended", "false"), "fleet-resumed").Want(200, ">available<")
 	if e.fleet(id).Suspended {
 		t.Error("still suspended")
@@ -73,12 +76,14 @@ func TestFleet_ChangesAreSeenInTheLedger(t *testing.T) {
 	if f := e.fleet(id); !f.Disabled || f.Suspended {
 		t.Errorf("%+v", f)
 	}
+
 	e.done(e.Press(page, page+"/state", "disabled", "false"), "fleet-enabled").Want(200, ">available<")
 
 	e.done(e.Submit(page, page+"/fields", "requestsPerSecond", "45"), "fleet-changed").Want(200, "45 requests a second")
 	if f := e.fleet(id); f.Disabled || f.RequestsPerSecond != 45 {
 		t.Errorf("%+v", f)
 	}
+
 	e.Submit(page, page+"/fields", "requestsPerSecond", "0").Want(http.StatusUnprocessableEntity, "requestsPerSecond-fault")
 }
 
@@ -112,6 +117,7 @@ func TestAnnounceOverdue_TellsTheVendorsThatThePageNames(t *testing.T) {
 				test++
 			}
 		}
+
 		return overdue, test
 	}
 
@@ -138,10 +144,12 @@ func TestFleets_CountsStoresAndFinds(t *testing.T) {
 	if len(rows) != 2 {
 		t.Fatalf("%d rows", len(rows))
 	}
+
 	var cells []string
 	for _, cell := range testenv.All(rows[1], "td") {
 		cells = append(cells, testenv.Words(cell))
 	}
+
 	if got := strings.Join(cells, "|"); got != "Kadıköy|available|not reported|2|1|25, 10|200" {
 		t.Error(got)
 	}

@@ -45,12 +45,14 @@ func TestRoutes_AreForOperatorsOnly(t *testing.T) {
 			t.Errorf("a stranger at %s is led to %s", path, a.Header.Get("Location"))
 		}
 	}
+
 	for _, pattern := range e.patterns("POST") {
 		path := filled(pattern, v, fleet)
 		form := url.Values{"suspended": {"true"}, "name": {"x"}, "reason": {"VendorRequest"}}
 		finance.Post(path, form).Want(http.StatusForbidden)
 		stranger.Post(path, form).Want(http.StatusSeeOther)
 	}
+
 	if e.account(v).Revision != before || e.fleet(fleet).Suspended || e.store(v, "s1").State != delivery.AwaitingFleetApproval {
 		t.Error("something was changed")
 	}
@@ -71,10 +73,12 @@ func TestActions_NeedThePagesProof(t *testing.T) {
 				t.Errorf("%s %s proof: %d", path, name, a.StatusCode)
 			}
 		}
+
 		if a := e.Post(path, url.Values{"csrf": {proof}}, "Origin: https://evil.example", "Sec-Fetch-Site: cross-site"); a.StatusCode != http.StatusForbidden {
 			t.Errorf("%s from another site: %d", path, a.StatusCode)
 		}
 	}
+
 	if e.fleet(fleet).Suspended || e.store(v, "s1").State != delivery.AwaitingFleetApproval || e.account(v).Suspended {
 		t.Error("something was changed")
 	}
@@ -117,6 +121,7 @@ func TestActions_GatewayAwayKeepsWhatWasTyped(t *testing.T) {
 			}
 		}
 	}
+
 	e.Submit(account, account+"/secret").Want(http.StatusServiceUnavailable, "The gateway does not answer").Lacks("only time")
 }
 
@@ -129,6 +134,7 @@ func TestOnce_TheSameFormManyTimesIsDoneOnce(t *testing.T) {
 	for i := range secrets {
 		all.Go(func() { secrets[i] = issuedTo(t, e.Post("/accounts", form)) })
 	}
+
 	all.Wait()
 	for _, v := range secrets {
 		if v != secrets[0] {
@@ -136,9 +142,11 @@ func TestOnce_TheSameFormManyTimesIsDoneOnce(t *testing.T) {
 			break
 		}
 	}
+
 	if n := strings.Count(e.Get("/accounts?text="+url.QueryEscape(form.Get("name"))).Text, `<th scope="row">`); n != 1 {
 		t.Errorf("%d accounts", n)
 	}
+
 	// Another content under the same number is another request.
 	form.Set("name", "Başka bir "+t.Name())
 	if v := issuedTo(t, e.Post("/accounts", form).Want(200)); v == secrets[0] {
@@ -159,6 +167,7 @@ func TestOnce_FormWithoutItsNumberIsRefused(t *testing.T) {
 			e.Post(filled(pattern, v, fleet), form).Want(http.StatusBadRequest, "MALFORMED_REQUEST")
 		}
 	}
+
 	if e.account(v).Suspended || e.account(v).Name != "Numarasız" || e.fleet(fleet).Suspended || e.store(v, "s1").State != delivery.AwaitingFleetApproval {
 		t.Error("something was changed")
 	}
@@ -174,6 +183,7 @@ func TestForms_ThatAreNotUTF8AreRefused(t *testing.T) {
 		form.Set("\xff", "x")
 		e.Post(action, form).Want(http.StatusBadRequest, "not UTF-8")
 	}
+
 	if e.account(v).Name != "Okunur ad" || e.fleet(fleet).Name != "Okunur filo" {
 		t.Error("something was changed")
 	}
@@ -207,11 +217,13 @@ func TestPages_ShowMarkupAsText(t *testing.T) {
 					status = http.StatusUnprocessableEntity
 				}
 			}
+
 			a := e.Get(path).Want(status).Harmless()
 			if shown && !strings.Contains(testenv.Words(a.Tree()), strings.Join(strings.Fields(evil), " ")) {
 				t.Errorf("%s does not show %q", path, evil)
 			}
 		}
+
 		for action, field := range map[string]string{"/accounts": "name", "/fleets": "coverage"} {
 			e.Submit(action, action, field, evil+"\x01").Want(http.StatusUnprocessableEntity).Harmless()
 		}

@@ -19,6 +19,7 @@ import (
 // Redis refuses what concerns one partition, which stands for it.
 func TestLists_NameWhatAServerThatIsAwayHides(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Users: &stack.Users{Environment: "sandbox", Passwords: map[string]string{
 		stack.GatewayUser: "a", stack.WorkerUser: "b", stack.ReportingUser: "c", stack.BackupUser: "d", stack.OperatorUser: "e",
 	}}})
@@ -39,6 +40,7 @@ func TestLists_NameWhatAServerThatIsAwayHides(t *testing.T) {
 	for kept.Order("", time.Now()).ID.Partition() == partition {
 		kept = base.Vendor()
 	}
+
 	for i, v := range []*testenv.Vendor{lost, kept} {
 		_, err := base.Ledger.Accounts.Update(t.Context(), v.Account, func(a *delivery.Account) error {
 			a.Name = []string{"Verlorene Pide", "Kalan Pide"}[i]
@@ -54,6 +56,7 @@ func TestLists_NameWhatAServerThatIsAwayHides(t *testing.T) {
 	for _, path := range pages {
 		browser.Page(path).Hides(notice)
 	}
+
 	others := []string{"ACL", "SETUSER", stack.ReportingUser, "resetkeys", "~{sg*", "~{s[^0g]*", fmt.Sprintf("~{s0[^%x]*", partition)}
 	_, err = server.Command(t.Context(), others...)
 	must(t, err)

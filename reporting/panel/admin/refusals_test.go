@@ -20,6 +20,7 @@ func TestForms_SayWhatIsWrongAndKeepAllThatWasTyped(t *testing.T) {
 		name, number, date = "must have 1 to 200 characters", "must be a number", "must be a date such as 2026-11-21"
 		geometry           = "must be a GeoJSON Polygon or MultiPolygon"
 	)
+
 	for _, c := range []struct {
 		page, action, field, typed string
 		fault                      string // how it begins
@@ -75,20 +76,24 @@ func TestForms_SayWhatIsWrongAndKeepAllThatWasTyped(t *testing.T) {
 			form = url.Values{"csrf": form["csrf"], "once": form["once"], "name": {"Filo"}, "subRegion": {"Kadıköy"}, "avgDeliveryMinutes": {"20"},
 				"avgPickupMinutes": {"5"}, "coverage": {ankara}}
 		}
+
 		if c.action == "/limits" && c.page == account {
 			form.Set("limits.orderStatus.sustained.count", "77")
 		}
+
 		form.Set(c.field, c.typed)
 		a := e.Post(c.page+c.action, form).Want(http.StatusUnprocessableEntity, "VALIDATION_FAILED")
 		if got := faultOf(a, c.field); !strings.HasPrefix(got, c.fault) || (got == "") != (c.fault == "") {
 			t.Errorf("%s%s: %s %q: %q, want %q", c.page, c.action, c.field, c.typed, got, c.fault)
 		}
+
 		for field := range form {
 			if got := a.Value(field); got != form.Get(field) && field != "csrf" && field != "once" && c.typed != "Boredom" {
 				t.Errorf("%s%s: %s %q became %q", c.page, c.action, field, form.Get(field), got)
 			}
 		}
 	}
+
 	if e.account(v).Limits != delivery.DefaultLimits() || e.account(v).Name != "Hatalı" || e.endpoint(v).URL != "https://vendor.example/" ||
 		string(e.fleet(fleet).Coverage.JSON()) != istanbul || e.store(v, "s1").State != delivery.Active {
 		t.Error("something was changed")

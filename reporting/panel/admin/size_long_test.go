@@ -21,12 +21,15 @@ func TestPages_StaySmall(t *testing.T) {
 		other := e.newAccount(fmt.Sprintf("Kalabalık Restoranlar Zinciri Anonim Şirketi %d", i))
 		e.register(other, fmt.Sprintf("https://hooks.restoran-%d.example.com.tr/delivery/vendor-api/v1/events?tenant=%d", i, i))
 	}
+
 	for i := range storesFound + 5 {
 		e.putStore(v, fmt.Sprintf("SUBE-%04d-KADIKOY-MODA", i), fmt.Sprintf("Kalabalık Restoran Kadıköy Moda Şubesi %d", i), fleet)
 	}
+
 	for i := range fleetsShown {
 		e.newFleet(fmt.Sprintf("Kalabalık Kurye ve Lojistik Limited Şirketi %d", i))
 	}
+
 	e.call(http.MethodPatch, "/fleets/"+fleet.String(), map[string]any{"coverage": json.RawMessage(jagged(19_000))})
 	e.fillLog(v)
 	for path, more := range map[string]string{
@@ -38,9 +41,11 @@ func TestPages_StaySmall(t *testing.T) {
 			t.Errorf("%s has %d bytes", path, len(a.Text))
 		}
 	}
+
 	if log := e.log.String(); strings.Contains(log, "level=ERROR") || strings.Contains(log, "level=WARN") {
 		t.Error(log)
 	}
+
 	first := e.Get("/accounts?text=kalabal%C4%B1k")
 	next := first.Link("Next")
 	second := e.Get(next).Want(200, "Kalabalık")
@@ -59,6 +64,7 @@ func TestPages_StaySmallWhateverIsTyped(t *testing.T) {
 		v = e.newAccount(mark)
 		e.register(v, long)
 	}
+
 	if a := e.Get("/webhooks?text="+url.QueryEscape(mark)).Want(200, "https://vendor.example/", "…"); len(a.Text) > largestPage {
 		t.Errorf("the list has %d bytes", len(a.Text))
 	}
@@ -78,19 +84,23 @@ func (e *env) fillLog(v vendor) {
 		if waiting.Add(1) == attempts {
 			close(all)
 		}
+
 		select {
 		case <-all:
 		case <-req.Context().Done():
 		}
+
 		w.WriteHeader(http.StatusBadGateway)
 		_, _ = w.Write([]byte(strings.Repeat(`<td class="x">Ş</td>`, 100)))
 	}))
+
 	e.T.Cleanup(r.Close)
 	e.register(v, r.URL)
 	e.call(http.MethodPatch, "/accounts/"+v.id+"/webhook", map[string]int{"maxInFlight": attempts})
 	for range attempts {
 		e.call(http.MethodPost, "/accounts/"+v.id+"/webhook/test", nil)
 	}
+
 	e.await("the attempts", func() bool {
 		log, err := e.ledger.Webhooks.Attempts(e.T.Context(), v.account(), "retrying")
 		return err == nil && len(log) >= attemptsListed

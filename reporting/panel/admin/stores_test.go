@@ -25,6 +25,7 @@ func TestStore_ActionsByState(t *testing.T) {
 	if e.store(v, "s1").State != delivery.AwaitingFleet {
 		t.Error("not rejected")
 	}
+
 	e.putStore(v, "s1", "Moda Şubesi", fleet)
 	stale := e.Get(page).Form(page+"/confirm", "", "")
 	e.done(e.Submit(page, page+"/confirm"), "store-confirmed").Want(200, "/migrate").Lacks("/confirm")
@@ -35,6 +36,7 @@ func TestStore_ActionsByState(t *testing.T) {
 	if got := e.store(v, "s1").ClosingDate.In(delivery.Istanbul).Format(time.DateOnly); got != closing.Format(time.DateOnly) {
 		t.Error(got)
 	}
+
 	e.done(e.Submit(page, page+"/deactivate", "reason", "FleetSuspended"), "store-deactivated").Want(200, "The store is deactivated.").Lacks("/deactivate", "/migrate", "/confirm")
 	if e.store(v, "s1").State != delivery.Deactivated {
 		t.Error("not deactivated")
@@ -73,6 +75,7 @@ func TestStore_LinksLeadToStoresOfAnyID(t *testing.T) {
 		if e.store(v, id).State != delivery.Active {
 			t.Errorf("%q was not confirmed", id)
 		}
+
 		e.Submit(link, layout.StorePath(v.account(), id, "/migrate"), "closingDate", "2020-01-01").Want(http.StatusUnprocessableEntity, "<h1>"+name+"</h1>")
 	}
 }
@@ -89,6 +92,7 @@ func TestPaths_AreChecked(t *testing.T) {
 	} {
 		e.Get(path).Want(http.StatusNotFound, "NOT_FOUND")
 	}
+
 	for _, path := range []string{"/accounts/" + v.id + "/limits", "/webhooks/" + v.id + "/replay"} {
 		e.Get(path).Want(http.StatusMethodNotAllowed)
 	}
@@ -122,12 +126,14 @@ func TestStores_InTheOrderOfTheirNames(t *testing.T) {
 	for i, name := range []string{"Işık Lokantası", "Kahve Dünyası", "Zeytin Dalı", "Bahçe"} {
 		e.putStore(v, fmt.Sprint(i), name, fleet)
 	}
+
 	var got []string
 	for _, link := range testenv.All(e.Get("/stores?account="+v.id).Want(200).Tree(), "a") {
 		if strings.HasPrefix(testenv.Attribute(link, "href"), "/stores/"+v.id) {
 			got = append(got, testenv.Words(link))
 		}
 	}
+
 	if want := "Bahçe, Işık Lokantası, Kahve Dünyası, Zeytin Dalı"; strings.Join(got, ", ") != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -25,6 +25,7 @@ func TestChangeFleet_SendsOnlyWhatWasChanged(t *testing.T) {
 	if f := e.fleet(id); f.Name != "Öbürünün adı" || f.PickupMinutes != 3 || f.DeliveryMinutes != 40 || f.SubRegion != "Kadıköy" {
 		t.Errorf("%+v", f)
 	}
+
 	e.done(e.Submit(page, page+"/fields"), "unchanged")
 	e.done(e.Submit(page, page+"/fields", "name", " Öbürünün adı "), "unchanged")
 	e.done(e.Submit(page, page+"/fields", "subRegion", ""), "fleet-changed") // there may be none
@@ -44,6 +45,7 @@ func TestChangeFleet_RefusedFormUndoesNothing(t *testing.T) {
 			t.Errorf("%s is %q, want %q", field, got, want)
 		}
 	}
+
 	e.call(http.MethodPatch, "/fleets/"+id.String(), map[string]any{"avgDeliveryMinutes": 99})
 	again.Set("avgDeliveryMinutes", "25") // as it was: no change after all
 	e.done(e.Post(page+"/fields", again), "fleet-changed")
@@ -66,11 +68,13 @@ func TestLimitWebhook_SendsOnlyWhatWasChanged(t *testing.T) {
 	if got := e.endpoint(v).Limits; got != (ledger.EndpointLimits{InFlight: 4, PerSecond: 50}) {
 		t.Errorf("%+v", got)
 	}
+
 	e.done(e.Submit(page, page+"/limits"), "unchanged")
 	e.done(e.Submit(page, page+"/limits", "maxPerSecond", " 250 "), "webhook-limited")
 	if got := e.endpoint(v).Limits; got != (ledger.EndpointLimits{InFlight: 4, PerSecond: 250}) {
 		t.Errorf("%+v", got)
 	}
+
 	e.done(e.Submit(page, page+"/limits", "maxPerSecond", ""), "webhook-limited")
 	if got := e.endpoint(v).Limits; got != (ledger.EndpointLimits{InFlight: 4}) {
 		t.Errorf("%+v", got)
@@ -89,6 +93,7 @@ func TestLimitAccount_RefusedFormUndoesNothing(t *testing.T) {
 	if got := again.Get("limits.stores.sustained.count"); got != "99" {
 		t.Errorf("the page shows %s for what the other one changed", got)
 	}
+
 	again.Set("limits.cancel.sustained.count", "45")
 	again.Set("limits.cancel.burst.count", "9")
 	again.Set("limits.cancel.burst.seconds", "3")
@@ -98,6 +103,7 @@ func TestLimitAccount_RefusedFormUndoesNothing(t *testing.T) {
 	if got := e.account(v).Limits; got != want {
 		t.Errorf("%+v", got)
 	}
+
 	e.done(e.Submit(page, page+"/limits"), "unchanged")
 }
 
@@ -115,6 +121,7 @@ func TestRenameAccount_UnchangedNameIsNotPutBack(t *testing.T) {
 // now; and a form that is shown again changes the same.
 func TestChanges_AreWhatWasTypedOver(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[a-zıİ <&"]{0,6}`)
 		shown, held, stored := word.Draw(t, "shown"), word.Draw(t, "typed"), word.Draw(t, "stored by now")

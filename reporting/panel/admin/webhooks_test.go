@@ -44,7 +44,9 @@ func (e *env) receiver(status int, says string) *receiving {
 		w.WriteHeader(int(r.status.Load()))
 		_, _ = io.WriteString(w, r.says)
 	}))
+
 	e.T.Cleanup(r.Close)
+
 	return r
 }
 
@@ -72,9 +74,11 @@ func TestRegisterWebhook_ShowsTheSecretOnce(t *testing.T) {
 	if e := e.endpoint(v); !strings.HasPrefix(secret, "whsec_") || e.URL != "https://vendor.example/hook?a=1&b=2" {
 		t.Errorf("%q, %+v", secret, e)
 	}
+
 	for _, path := range []string{page, "/webhooks?text=" + v.id, "/accounts/" + v.id} {
 		e.Get(path).Want(200, "vendor.example").Lacks(secret, "whsec_")
 	}
+
 	e.Get(page+"/live").Want(200, "healthy", "0 retries").Lacks("whsec_")
 	e.Get(page).Want(200, "Events that wait are sent to the new URL")
 	e.done(e.Submit(page, page+"/url", "url", "https://other.example/"), "webhook-moved").Lacks("whsec_")
@@ -98,12 +102,14 @@ func TestRotateWebhookSecret_OnlyForWhatThePageShowed(t *testing.T) {
 	if e.endpoint(v).Version != version+1 {
 		t.Error("the ledger has the old secret")
 	}
+
 	stale.Set("once", "another")
 	e.Post(page+"/secret", stale).Want(http.StatusUnprocessableEntity, "changed since").Lacks("whsec_")
 	e.Get(page).Want(200, "One earlier secret still works, until").Lacks("whsec_")
 	if e.endpoint(v).Version != version+1 || strings.Contains(e.log.String(), secret) {
 		t.Error("rotated again, or logged")
 	}
+
 	e.Submit(page, page+"/revoke").Want(200, "whsec_", "only time").Lacks("still work")
 	if left := e.endpoint(v).Earlier; len(left) != 0 {
 		t.Errorf("%d earlier secrets are left", len(left))
@@ -183,18 +189,22 @@ func TestWebhook_WhoLooksAtAnswersIsNoted(t *testing.T) {
 			}
 			return nil
 		}))
+
 		return n
 	}
+
 	e.Get(page).Want(200)
 	if n := viewed(); n != 0 {
 		t.Errorf("%d entries of a page without answers", n)
 	}
+
 	e.call(http.MethodPost, "/accounts/"+v.id+"/webhook/test", nil)
 	e.await("the attempt", func() bool { return strings.Contains(e.Get(page+"/live").Text, "no such person") })
 	e.Get(page + "/live").Want(200)
 	if n := viewed(); n != 1 {
 		t.Errorf("%d entries of a page that refreshes itself", n)
 	}
+
 	e.Get(page).Want(200, "no such person")
 	e.Get(page + "?status=delivered").Want(200).Lacks("no such person")
 	if n := viewed(); n != 2 {
@@ -215,27 +225,33 @@ func TestWebhooks_WorstFirstAsTheAPIHasThem(t *testing.T) {
 			e.register(v, "https://vendor.example/")
 			continue
 		}
+
 		e.register(v, r.URL)
 		e.call(http.MethodPost, "/accounts/"+v.id+"/webhook/test", nil)
 		e.await("an attempt", func() bool { return e.endpoint(v).State != ledger.EndpointHealthy })
 	}
+
 	list := e.Get("/webhooks?text=" + url.QueryEscape(mark)).Want(200)
 	var states, shown, listed []string
 	for _, row := range testenv.All(list.Tree(), "tr")[1:] {
 		states = append(states, testenv.Words(testenv.All(testenv.All(row, "td")[0], "span")[1]))
 		shown = append(shown, strings.TrimPrefix(testenv.Attribute(testenv.All(row, "a")[0], "href"), "/webhooks/"))
 	}
+
 	if want := []string{"gone", "failing", "healthy", "healthy", "healthy"}; !slices.Equal(states, want) {
 		t.Errorf("%q, want %q", states, want)
 	}
+
 	for _, w := range e.call(http.MethodGet, "/webhooks", nil)["webhooks"].([]any) {
 		if id := w.(map[string]any)["accountId"].(string); slices.Contains(ids, id) {
 			listed = append(listed, id)
 		}
 	}
+
 	if !slices.Equal(shown, listed) {
 		t.Errorf("the page has %q, the API %q", shown, listed)
 	}
+
 	e.Get("/webhooks?state=failing&text="+url.QueryEscape(mark)).Want(200, mark+"1").Lacks(mark+"0", mark+"2")
 	e.Get("/webhooks/live?state=gone&text="+url.QueryEscape(mark)).Want(200, mark+"2").Lacks(mark+"0", mark+"1", "<html")
 }

@@ -73,6 +73,7 @@ func New(l *ledger.Ledger, people People, s Settings, log *slog.Logger, reg prom
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
+
 	m := service.NewMetrics(reg, nil)
 	g := &Gate{ledger: l, users: make(map[string]*User, len(people.Users)), tokens: people.Tokens, settings: s,
 		origins: http.NewCrossOriginProtection(), log: log.With("part", "access"),
@@ -80,12 +81,15 @@ func New(l *ledger.Ledger, people People, s Settings, log *slog.Logger, reg prom
 			resultSignedIn, resultWrong, resultThrottled, resultFailed),
 		refused: m.Counters("reporting_refused_requests_total", "Requests that did not get past the gate, by error code.", "code"),
 	}
+
 	for i := range people.Users {
 		g.users[people.Users[i].Name] = &people.Users[i]
 	}
+
 	g.proxies, _ = service.ParseNetworks(s.TrustedProxies) // Validate has read them
 	var err error
 	g.checks, err = newPasswordChecks(s.PasswordChecks, people.Users)
+
 	return g, err
 }
 
@@ -122,6 +126,7 @@ func (g *Gate) authenticateToken(header string) (Identity, error) {
 	if !found || !strings.EqualFold(scheme, "Bearer") {
 		return Identity{}, delivery.Refuse(delivery.CodeTokenInvalid, "Authorization must be Bearer <token>")
 	}
+
 	t := findToken(g.tokens, strings.TrimSpace(text))
 	if t == nil {
 		return Identity{}, delivery.Refuse(delivery.CodeTokenInvalid, "the token is not valid here")
@@ -134,14 +139,17 @@ func (g *Gate) authenticateSession(r *http.Request) (Identity, error) {
 	if id == "" {
 		return Identity{}, delivery.Refuse(delivery.CodeTokenInvalid, "sign in, or send the header Authorization: Bearer <token>")
 	}
+
 	s, err := g.ledger.Sessions.Get(r.Context(), id)
 	if err != nil {
 		return Identity{}, err
 	}
+
 	user := g.users[s.User]
 	if user == nil || user.credential(id) != s.Credential {
 		return Identity{}, delivery.Refuse(delivery.CodeTokenInvalid, "the user has changed since; sign in")
 	}
+
 	return Identity{Name: user.Name, Roles: user.Roles, CSRF: s.CSRF, session: id}, nil
 }
 
@@ -168,13 +176,16 @@ func (g *Gate) Require(next http.Handler, roles ...Role) http.Handler {
 		if err == nil && len(roles) > 0 && !identity.Roles.Include(roles...) {
 			err = delivery.Refuse(delivery.CodeForbidden, "this needs the role %s", Roles(roles))
 		}
+
 		if err == nil && identity.BySession() {
 			err = g.checkCSRF(w, r, identity.CSRF)
 		}
+
 		if err != nil {
 			g.reject(w, r, err)
 			return
 		}
+
 		identity.Address = g.address(r).String()
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), identityKey{}, identity)))
 	})
@@ -190,15 +201,18 @@ func (g *Gate) checkCSRF(w http.ResponseWriter, r *http.Request, csrf string) er
 	if g.origins.Check(r) != nil {
 		return errOtherSite
 	}
+
 	if isForm(r) {
 		if err := readForm(w, r, maxForm); err != nil {
 			return err
 		}
 	}
+
 	given := cmp.Or(r.Header.Get("X-CSRF-Token"), r.PostForm.Get("csrf"))
 	if subtle.ConstantTimeCompare([]byte(given), []byte(csrf)) != 1 {
 		return delivery.Refuse(delivery.CodeForbidden, "the request lacks the page's proof, or the page is from before you signed in; load it again")
 	}
+
 	return nil
 }
 
@@ -216,6 +230,7 @@ func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
 	if err := control.SetReadDeadline(time.Now().Add(formTimeout)); err != nil {
 		return fmt.Errorf("bound the reading of a form: %w", err)
 	}
+
 	r.Body = http.MaxBytesReader(w, r.Body, most)
 	if !isForm(r) || r.ParseForm() != nil {
 		return delivery.Refuse(delivery.CodeMalformedRequest, "the form cannot be read or is too large")
@@ -223,6 +238,7 @@ func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("bound the reading of a form: %w", err)
 	}
+
 	return nil
 }
 
@@ -239,6 +255,7 @@ func (g *Gate) reject(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		g.refusePage(w, r, err)
 	}
+
 	g.refused.WithLabelValues(string(delivery.CodeOf(err))).Inc() // INTERNAL_ERROR for a failure of this program
 }
 
@@ -292,11 +309,14 @@ func Explain(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error
 			log.Error("request failed")
 		}
 	}
+
 	if wait := e.WaitSeconds(); wait > 0 {
 		h.Set("Retry-After", strconv.FormatInt(wait, 10))
 	}
+
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
+
 	return e, requestID
 }
 
@@ -310,6 +330,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error)
 	if status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
+
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
@@ -390,11 +411,13 @@ func Render(w http.ResponseWriter, status int, set *template.Template, name stri
 	if err := set.ExecuteTemplate(&body, name, data); err != nil {
 		return fmt.Errorf("render %s: %w", name, err)
 	}
+
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(status)
 	_, _ = w.Write(body.Bytes()) // the client may have gone
+
 	return nil
 }
 
@@ -413,10 +436,12 @@ func accepts(r *http.Request, header string, values ...string) bool {
 			qualities[name] = max(qualities[name], quality)
 		}
 	}
+
 	for _, value := range values {
 		if quality, named := qualities[value]; named {
 			return quality > 0
 		}
 	}
+
 	return false
 }

@@ -41,6 +41,7 @@ var cast = sync.OnceValue(func() (c struct {
 		*into = text
 		c.Tokens = append(c.Tokens, token)
 	}
+
 	return c
 })
 
@@ -74,6 +75,7 @@ func (e *env) open(people People, change ...func(*Settings)) {
 	for _, c := range change {
 		c(&settings)
 	}
+
 	var err error
 	e.gate, err = New(e.OpenAs(stack.ReportingUser), people, settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must(e.T, err)
@@ -85,12 +87,14 @@ func (e *env) handler() http.Handler {
 		identity := IdentityOf(r.Context())
 		fmt.Fprintf(w, "%s is %s, csrf %q, field %q", identity.Name, identity.Roles, identity.CSRF, r.PostFormValue("field"))
 	})
+
 	mux := http.NewServeMux()
 	for path, h := range map[string]http.Handler{
 		"/": e.gate.Handler(), "/reports/x": e.gate.Require(tell, Finance), "/operate": e.gate.Require(tell, Operator), "/home": e.gate.Require(tell),
 	} {
 		mux.Handle(path, Protect(PolicyPage, h))
 	}
+
 	return mux
 }
 

@@ -13,6 +13,7 @@ import (
 
 func TestRequire_TellsRolesApartForTokens(t *testing.T) {
 	t.Parallel()
+
 	b := newEnv(t).browser()
 	finance, operator := "Authorization: Bearer "+cast().financeToken, "Authorization: Bearer "+cast().operatorToken
 	for _, c := range []struct {
@@ -48,6 +49,7 @@ func TestRequire_TellsRolesApartForTokens(t *testing.T) {
 			case 303:
 				want["Location"] = "/login?next=%2Freports%2Fx%3Ffrom%3D2026-11-01"
 			}
+
 			b.For(t).Do(c.method, c.path, "", c.headers...).Want(c.status, c.part).Carries(want)
 		})
 	}
@@ -56,6 +58,7 @@ func TestRequire_TellsRolesApartForTokens(t *testing.T) {
 // Whose token is bad is not let in by a cookie that happens to be there.
 func TestRequire_TellsRolesApartForSessions(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	for _, c := range []struct {
 		user             string
@@ -71,6 +74,7 @@ func TestRequire_TellsRolesApartForSessions(t *testing.T) {
 
 func TestRequire_WantsTheProofOfASession(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	b, other := e.signedIn("ece"), e.signedIn("ece")
 	csrf := csrfOf(b)
@@ -107,12 +111,14 @@ func TestRequire_WantsTheProofOfASession(t *testing.T) {
 
 func TestSession_EndsByItself(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	idle, busy := e.signedIn("ayse"), e.signedIn("ayse")
 	for range 35 {
 		e.pass(20 * time.Minute)
 		busy.Get("/reports/x").Want(200, "ayse")
 	}
+
 	idle.Get("/reports/x").Want(401, "TOKEN_INVALID")
 	e.pass(20 * time.Minute)
 	busy.Get("/reports/x").Want(401, "TOKEN_INVALID")
@@ -126,6 +132,7 @@ func TestSession_EndsByItself(t *testing.T) {
 // A session holds on every replica, and on none once its user's line changes.
 func TestSession_EndsWithTheUsersLine(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	another := strings.Replace(quickHash, "uW2B", "uW2C", 1)
 	for _, c := range []struct {
@@ -149,6 +156,7 @@ func TestSession_EndsWithTheUsersLine(t *testing.T) {
 
 func TestRequire_SaysThatRedisIsUnavailable(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
 	e := &env{Env: testenv.NewOn(t, server)}
 	e.open(cast().People)

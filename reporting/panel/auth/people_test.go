@@ -16,6 +16,7 @@ const (
 
 func TestParseUsers_ReadsWhatIsPrinted(t *testing.T) {
 	t.Parallel()
+
 	made, err := NewUser("fatma", Roles{Operator, Finance}, password)
 	must(t, err)
 	want := append([]User{made}, cast().Users...)
@@ -23,11 +24,13 @@ func TestParseUsers_ReadsWhatIsPrinted(t *testing.T) {
 	for i := range want {
 		text += want[i].Line() + "\r\n"
 	}
+
 	users, err := ParseUsers(text)
 	must(t, err)
 	if len(users) != len(want) {
 		t.Fatalf("%d users", len(users))
 	}
+
 	for i := range users {
 		if users[i].Line() != want[i].Line() || users[i].credential("id") != want[i].credential("id") {
 			t.Errorf("%s became %s", want[i].Line(), users[i].Line())
@@ -37,6 +40,7 @@ func TestParseUsers_ReadsWhatIsPrinted(t *testing.T) {
 
 func TestParseUsers_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
+
 	weaker := func(old, changed string) string { return "ayse:finance:" + strings.Replace(goodHash, old, changed, 1) }
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "the list is empty"},
@@ -76,9 +80,11 @@ func TestParseUsers_SaysWhatIsWrong(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v, want %q", err, c.want)
 			}
+
 			if c.text != "" && c.name != "comments only" && !strings.Contains(err.Error(), "line ") {
 				t.Errorf("%v names no line", err)
 			}
+
 			for _, secret := range []string{"c2FsdHNhbHR", "a2V5a2V5", "hunter2"} {
 				if strings.Contains(err.Error(), secret) {
 					t.Errorf("%v shows a secret", err)
@@ -90,6 +96,7 @@ func TestParseUsers_SaysWhatIsWrong(t *testing.T) {
 
 func TestParseTokens_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "\n", "the list is empty"},
 		{"unknown role", "erp:root:" + goodDigest, `line 1: "erp": want operator, finance and closer`},
@@ -114,6 +121,7 @@ func TestParseTokens_SaysWhatIsWrong(t *testing.T) {
 			}
 		})
 	}
+
 	if tokens, err := ParseTokens(manyTokens(maxLines)); err != nil || len(tokens) != maxLines {
 		t.Errorf("%d tokens, %v", len(tokens), err)
 	}
@@ -129,6 +137,7 @@ func manyTokens(n int) string {
 
 func TestNewUser_RefusesBadPasswordsAndNames(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct{ name, password string }{
 		{"ayse", ""}, {"ayse", "fourteen chars"}, {"ayse", strings.Repeat("x", 257)}, {"ayse", "\xff\xfe" + strings.Repeat("x", 20)},
 		{"Ayse", password}, {"", password}, {"a:b", password}, {"a\nb", password},
@@ -139,6 +148,7 @@ func TestNewUser_RefusesBadPasswordsAndNames(t *testing.T) {
 			t.Errorf("%v shows the password", err)
 		}
 	}
+
 	if _, _, err := NewToken("a b", Roles{Finance}); err == nil {
 		t.Error("a name with a space")
 	}
@@ -146,6 +156,7 @@ func TestNewUser_RefusesBadPasswordsAndNames(t *testing.T) {
 
 func TestFindToken_FindsEachAndNoOther(t *testing.T) {
 	t.Parallel()
+
 	var tokens []Token
 	var texts []string
 	for range 5 {
@@ -155,16 +166,19 @@ func TestFindToken_FindsEachAndNoOther(t *testing.T) {
 		must(t, err)
 		tokens, texts = append(tokens, parsed...), append(texts, text)
 	}
+
 	for i, text := range texts {
 		if got := findToken(tokens, text); got != &tokens[i] {
 			t.Errorf("token %d is %v", i, got)
 		}
 	}
+
 	for _, text := range []string{"", texts[0][:40], texts[0] + " ", strings.ToLower(texts[0])} {
 		if got := findToken(tokens, text); got != nil {
 			t.Errorf("%q is %v", text, got)
 		}
 	}
+
 	if findToken(nil, texts[0]) != nil {
 		t.Error("a token without a list")
 	}
@@ -204,6 +218,7 @@ func TestFromEnvironment_TakesEitherListOrBoth(t *testing.T) {
 
 func TestSettings_AreChecked(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		s    Settings
 		want string
@@ -228,6 +243,7 @@ func FuzzParseUsers(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		for i := range users { // what was taken can be written down and read again
 			again, err := ParseUsers(users[i].Line())
 			if err != nil || again[0].Line() != users[i].Line() || len(users[i].Roles) == 0 {
@@ -245,6 +261,7 @@ func FuzzParseTokens(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		for i := range tokens {
 			again, err := ParseTokens(tokens[i].Line())
 			if err != nil || again[0].digest != tokens[i].digest || len(tokens[i].Roles) == 0 {

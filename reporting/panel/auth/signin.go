@@ -39,12 +39,14 @@ func (g *Gate) Handler() http.Handler {
 		p.Asked = p.Alert == "" && localPath(p.Next) != "/"
 		g.write(w, r, http.StatusOK, "login.html", p)
 	})
+
 	mux.HandleFunc("POST /login", g.signIn)
 	mux.Handle("POST /logout", g.Require(http.HandlerFunc(g.signOut)))
 	mux.HandleFunc("GET /login.css", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "public, max-age=3600")
 		http.ServeFileFS(w, r, files, "page/login.css")
 	})
+
 	return Protect(PolicyPage, mux)
 }
 
@@ -53,10 +55,12 @@ func (g *Gate) signIn(w http.ResponseWriter, r *http.Request) {
 	if g.origins.Check(r) == nil {
 		err = readForm(w, r, maxSignIn)
 	}
+
 	if err != nil {
 		g.refusePage(w, r, err)
 		return
 	}
+
 	// A phone begins a name with a capital letter.
 	name := strings.ToLower(strings.TrimSpace(r.PostForm.Get("user")))
 	next := r.PostForm.Get("next")
@@ -65,6 +69,7 @@ func (g *Gate) signIn(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = g.begin(w, r, user)
 	}
+
 	g.record(a, err)
 	switch code := delivery.CodeOf(err); {
 	case err == nil:
@@ -90,12 +95,14 @@ func (g *Gate) verify(r *http.Request, a *attempt, password string) (*User, erro
 			return nil, err
 		}
 	}
+
 	switch fits, err := g.checks.fits(ctx, a, user, password); {
 	case err != nil:
 		return nil, err
 	case !fits:
 		return nil, delivery.Refuse(delivery.CodeInvalidCredentials, "user or password is wrong")
 	}
+
 	return user, g.ledger.Sessions.ForgiveSignIns(ctx, a.user, a.address)
 }
 
@@ -112,8 +119,10 @@ func (g *Gate) begin(w http.ResponseWriter, r *http.Request, user *User) error {
 	if err != nil {
 		return err
 	}
+
 	g.setCookie(w, r, sessionCookie, id, 0) // until the browser ends; Redis says how long it is good for
 	g.setDevice(w, r, user)
+
 	return nil
 }
 
@@ -130,15 +139,18 @@ func (g *Gate) record(a *attempt, err error) {
 	case delivery.CodeOf(err) == delivery.CodeInvalidCredentials:
 		result = resultWrong
 	}
+
 	g.signIns.WithLabelValues(result).Inc()
 	if g.users[name] == nil {
 		name = "(unknown)"
 	}
+
 	log := g.log.With("result", result, "user", name, "address", a.address)
 	if err == nil {
 		log.Info("signed in", "roles", g.users[name].Roles.String())
 		return
 	}
+
 	if unlogged, ok := g.refusals.take(time.Now()); ok {
 		log.Warn("sign-in refused", "error", err, "not_logged_before", unlogged)
 	}
@@ -160,12 +172,15 @@ func (l *refusalLog) take(now time.Time) (unlogged int, ok bool) {
 	if now.Sub(l.minute) >= time.Minute {
 		l.minute, l.lines = now, 0
 	}
+
 	if l.lines == refusalsLogged {
 		l.unlogged++
 		return 0, false
 	}
+
 	l.lines++
 	unlogged, l.unlogged = l.unlogged, 0
+
 	return unlogged, true
 }
 
@@ -179,6 +194,7 @@ func (g *Gate) signOut(w http.ResponseWriter, r *http.Request) {
 		g.setCookie(w, r, sessionCookie, "", -time.Second)
 		g.log.Info("signed out", "user", identity.Name)
 	}
+
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 
@@ -193,11 +209,13 @@ func localPath(next string) string {
 	if err != nil || len(next) > maxNext || u.Scheme != "" || u.Host != "" || u.User != nil || u.Path == "/login" || u.Path == "/logout" {
 		return "/"
 	}
+
 	for _, path := range []string{next, u.Path, u.String()} {
 		if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.Contains(path, `\`) {
 			return "/"
 		}
 	}
+
 	return u.String()
 }
 
@@ -249,6 +267,7 @@ func (g *Gate) device(r *http.Request, user *User) string {
 	if user == nil || err != nil || len(b) != 8+deviceNonce+sha256.Size {
 		return ""
 	}
+
 	signed, mac := b[:8+deviceNonce], b[8+deviceNonce:]
 	if !hmac.Equal(mac, user.sign(devicePurpose, signed)) || time.Now().Unix() >= int64(binary.BigEndian.Uint64(signed)) {
 		return ""
@@ -279,6 +298,7 @@ func newPasswordChecks(atOnce int, users []User) (*passwordChecks, error) {
 			cost = *p
 		}
 	}
+
 	return &passwordChecks{known: turns{free: 1}, others: turns{free: atOnce}, nobody: hashOfNothing(&cost), compare: hasHash}, nil
 }
 
@@ -300,27 +320,33 @@ func (c *passwordChecks) fits(ctx context.Context, a *attempt, user *User, passw
 	if a.known {
 		queue = &c.known
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if !queue.take(ctx, a) {
 		return false, cmp.Or(a.many, error(&delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: unavailableFor,
 			Message: "too many people sign in at the moment"}))
 	}
+
 	began := time.Now()
 	defer func() {
 		if fits {
 			queue.give()
 			return
 		}
+
 		// The turn rests for as long as the check took: strangers have at most half
 		// of the time of the turns.
 		time.AfterFunc(time.Since(began), queue.give)
 	}()
+
 	hash := c.nobody
 	if user != nil {
 		hash = user.hash
 	}
+
 	fits, err = c.compare(password, hash)
+
 	return fits && user != nil, err
 }
 
@@ -350,11 +376,13 @@ func (t *turns) take(ctx context.Context, a *attempt) bool {
 		return mine
 	case <-ctx.Done():
 	}
+
 	t.change(func() {
 		if slices.Contains(t.waiting, a) {
 			t.answer(a, false)
 		}
 	})
+
 	return <-a.turn // it may have come in between
 }
 
@@ -369,6 +397,7 @@ func (t *turns) change(apply func()) {
 		t.free--
 		t.answer(slices.MinFunc(t.waiting, t.order()), true)
 	}
+
 	if len(t.waiting) > mostWaiting {
 		t.answer(slices.MaxFunc(t.waiting, t.order()), false)
 	}
@@ -388,6 +417,7 @@ func (t *turns) order() func(a, b *attempt) int {
 		addresses[a.address]++
 		came[a] = i
 	}
+
 	late := map[bool]int{true: 1}
 	return func(a, b *attempt) int {
 		return cmp.Or(cmp.Compare(late[a.many != nil], late[b.many != nil]),
@@ -411,6 +441,7 @@ func (g *Gate) address(r *http.Request) netip.Addr {
 		}
 		address = before.Unmap().WithZone("")
 	}
+
 	return address
 }
 

@@ -26,6 +26,7 @@ import (
 
 func TestSignIn_LetsInAndOut(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	b := e.browser()
 	b.Get("/reports/x", testenv.AcceptHTML).Leads("/login?next=%2Freports%2Fx")
@@ -37,6 +38,7 @@ func TestSignIn_LetsInAndOut(t *testing.T) {
 	for range 4 {
 		must(t, count())
 	}
+
 	b.Post("/login", url.Values{"user": {" Ayse "}, "password": {password}, "next": {"/reports/x?from=2026-11-01&plain=1"}}).
 		Leads("/reports/x?from=2026-11-01&plain=1")
 	must(t, count())
@@ -52,6 +54,7 @@ func TestSignIn_LetsInAndOut(t *testing.T) {
 	if sessionOf(b) != nil {
 		t.Error("the browser still has the cookie")
 	}
+
 	b.Get("/reports/x").Want(401, "TOKEN_INVALID")
 	b.Get("/login").Want(200).Lacks("expired", "signed out")
 	// Somebody may have copied it.
@@ -62,6 +65,7 @@ func TestSignIn_LetsInAndOut(t *testing.T) {
 // not with what a session that there is proves, and not for anybody else.
 func TestSession_CannotBeMadeUpInRedis(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	id := sessionOf(e.signedIn("ayse")).Value
 	stored, err := e.Ledger.Sessions.Get(t.Context(), id)
@@ -82,6 +86,7 @@ func TestSession_CannotBeMadeUpInRedis(t *testing.T) {
 
 func TestSignIn_RefusesAlikeWhateverIsWrong(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	var bodies []string
 	for _, c := range []struct{ user, password string }{
@@ -95,6 +100,7 @@ func TestSignIn_RefusesAlikeWhateverIsWrong(t *testing.T) {
 		}
 		bodies = append(bodies, strings.ReplaceAll(a.Text, `value="`+strings.ReplaceAll(c.user, "\x00", "\uFFFD")+`"`, `value=""`))
 	}
+
 	if wrong, unknown := bodies[0], bodies[4]; wrong != unknown {
 		t.Errorf("a wrong password and an unknown user look different:\n%s\n%s", wrong, unknown)
 	}
@@ -104,6 +110,7 @@ func TestSignIn_RefusesAlikeWhateverIsWrong(t *testing.T) {
 // with the same parameters.
 func TestSignIn_HashesForAnUnknownUser(t *testing.T) {
 	t.Parallel()
+
 	for name, line := range map[string]string{"quick": "ayse:finance:" + quickHash, "slow": "ayse:finance:" + goodHash + "\nece:finance:" + quickHash} {
 		users := mustUsers(line)
 		checks, err := newPasswordChecks(1, users)
@@ -119,6 +126,7 @@ func TestSignIn_HashesForAnUnknownUser(t *testing.T) {
 		if fits, err := checks.fits(t.Context(), &attempt{}, nil, "wrong"); fits || err != nil {
 			t.Error(fits, err)
 		}
+
 		checks.nobody = "broken"
 		if _, err := checks.fits(t.Context(), &attempt{}, nil, "wrong"); err == nil {
 			t.Error("nothing is hashed for an unknown user")
@@ -144,6 +152,7 @@ func TestSignIn_GivesItsMemoryBack(t *testing.T) {
 
 func TestSignIn_MakesANewSession(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	planted := sessionOf(e.signedIn("deniz")) // by somebody who knows its id, into the victim's browser
 	for id, cookie := range map[string]string{planted.Value: planted.String(), strings.Repeat("A", 43): "panel=" + strings.Repeat("A", 43)} {
@@ -160,12 +169,14 @@ func TestSignIn_MakesANewSession(t *testing.T) {
 // while, with a browser that nobody knows.
 func TestSignIn_NeverRefusesARightPasswordForOthersWrongOnes(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct{ proxies, stranger, operator []string }{
 		"one address":    {},
 		"behind a proxy": {[]string{"127.0.0.1"}, []string{"X-Forwarded-For: 203.0.113.9"}, []string{"X-Forwarded-For: 198.51.100.1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			e := newEnv(t, func(s *Settings) { s.TrustedProxies = c.proxies })
 			e.gate.checks.compare = func(typed, _ string) (bool, error) { return typed == password, nil }
 
@@ -180,6 +191,7 @@ func TestSignIn_NeverRefusesARightPasswordForOthersWrongOnes(t *testing.T) {
 					}
 				})
 			}
+
 			signIn(e.browser().With(c.operator...), "ayse", password).Want(303)
 			strangers.Wait()
 			signIn(e.browser().With(c.operator...), "ayse", password).Want(303)
@@ -195,6 +207,7 @@ func TestSignIn_NeverRefusesARightPasswordForOthersWrongOnes(t *testing.T) {
 // tries too much itself.
 func TestSignIn_KnownBrowsersWaitForNoStranger(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	known := e.signedIn("ayse")
 	cookie := deviceOf(known)
@@ -208,6 +221,7 @@ func TestSignIn_KnownBrowsersWaitForNoStranger(t *testing.T) {
 			t.Fatal("no turn")
 		}
 	}
+
 	signIn(known, "ayse", "wrong").Want(401)
 	signIn(known, "ayse", password).Want(303)
 	for range free {
@@ -219,6 +233,7 @@ func TestSignIn_KnownBrowsersWaitForNoStranger(t *testing.T) {
 		r.AddCookie(&http.Cookie{Name: deviceCookie, Value: value})
 		return r
 	}
+
 	ayse, deniz := e.gate.users["ayse"], e.gate.users["deniz"]
 	another := *ayse
 	another.hash = strings.Replace(ayse.hash, "uW2B", "uW2C", 1)
@@ -231,13 +246,16 @@ func TestSignIn_KnownBrowsersWaitForNoStranger(t *testing.T) {
 			t.Errorf("%s: the browser is known", name)
 		}
 	}
+
 	if e.gate.device(request(cookie.Value), ayse) == "" {
 		t.Error("the browser is not known")
 	}
+
 	device := e.gate.device(request(deviceOf(known).Value), ayse)
 	for e.gate.ledger.Sessions.CountKnownSignIn(t.Context(), "ayse", device) == nil {
 		// until the browser has used up what it may try
 	}
+
 	e.gate.checks.known.mu.Lock()
 	e.gate.checks.known.free = -20 // nobody gets a turn there
 	e.gate.checks.known.mu.Unlock()
@@ -260,6 +278,7 @@ func deviceOf(b *testenv.Client) *http.Cookie {
 			return c
 		}
 	}
+
 	b.T.Fatal("the browser is not made known")
 	return nil
 }
@@ -268,6 +287,7 @@ func deviceOf(b *testenv.Client) *http.Cookie {
 // turn is refused.
 func TestSignIn_ChecksFewPasswordsAtOnce(t *testing.T) {
 	t.Parallel()
+
 	gate, err := New(nil, cast().People, Settings{PasswordChecks: 1}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must(t, err)
 	many := delivery.Refuse(delivery.CodeRateLimited, "too many")
@@ -275,6 +295,7 @@ func TestSignIn_ChecksFewPasswordsAtOnce(t *testing.T) {
 		if !gate.checks.others.take(t.Context(), &attempt{}) {
 			t.Fatal("no turn")
 		}
+
 		began := time.Now()
 		var waiting sync.WaitGroup
 		for _, c := range []struct {
@@ -292,9 +313,11 @@ func TestSignIn_ChecksFewPasswordsAtOnce(t *testing.T) {
 				if fits || time.Since(began) != c.after {
 					t.Errorf("%s: got %v after %s", c.said, fits, time.Since(began))
 				}
+
 				if err == nil {
 					err = delivery.Refuse(delivery.CodeInvalidCredentials, "wrong")
 				}
+
 				w := httptest.NewRecorder()
 				gate.refuseSignIn(w, httptest.NewRequest(http.MethodPost, "/login", nil), err, page{})
 				status, said, _ := strings.Cut(c.said, " ")
@@ -303,6 +326,7 @@ func TestSignIn_ChecksFewPasswordsAtOnce(t *testing.T) {
 				}
 			})
 		}
+
 		waiting.Wait()
 		gate.checks.others.give()
 		if fits, err := gate.checks.fits(t.Context(), &attempt{}, gate.users["ayse"], password); !fits || err != nil {
@@ -314,6 +338,7 @@ func TestSignIn_ChecksFewPasswordsAtOnce(t *testing.T) {
 // Strangers have at most half of the time of the turns.
 func TestSignIn_AWrongPasswordRestsItsTurn(t *testing.T) {
 	t.Parallel()
+
 	gate, err := New(nil, cast().People, Settings{PasswordChecks: 1}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must(t, err)
 	synctest.Test(t, func(t *testing.T) {
@@ -322,6 +347,7 @@ func TestSignIn_AWrongPasswordRestsItsTurn(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			return typed == password, nil
 		}
+
 		free := func() int {
 			synctest.Wait()
 			checks.others.mu.Lock()
@@ -350,6 +376,7 @@ func TestSignIn_AWrongPasswordRestsItsTurn(t *testing.T) {
 // Who types a password into the field of the name has not told it to the log.
 func TestRecord_LogsNoUnknownName(t *testing.T) {
 	t.Parallel()
+
 	var log strings.Builder
 	gate, err := New(nil, cast().People, Settings{PasswordChecks: 1}, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
 	must(t, err)
@@ -365,6 +392,7 @@ func TestRecord_LogsNoUnknownName(t *testing.T) {
 
 func TestTurns_GoToWhoWaitsAlone(t *testing.T) {
 	t.Parallel()
+
 	many := delivery.Refuse(delivery.CodeRateLimited, "too many")
 	synctest.Test(t, func(t *testing.T) {
 		var queue turns
@@ -378,6 +406,7 @@ func TestTurns_GoToWhoWaitsAlone(t *testing.T) {
 			})
 			synctest.Wait() // it waits, so the next one is newer
 		}
+
 		for i := range mostWaiting {
 			wait("flood", &attempt{user: "ayse", address: "A", many: many})
 			if i == 2 {
@@ -386,14 +415,17 @@ func TestTurns_GoToWhoWaitsAlone(t *testing.T) {
 				wait("another name of A", &attempt{user: "deniz", address: "A", many: many})
 			}
 		}
+
 		for range mostWaiting {
 			queue.give()
 			synctest.Wait()
 		}
+
 		all.Wait()
 		if got := strings.Join(served[:6], ", "); len(served) != mostWaiting || got != "within the limits, first of B, flood, flood, flood, another name of A" {
 			t.Errorf("%d were served: %s", len(served), got)
 		}
+
 		// Who disconnects leaves no turn behind.
 		gone, leave := context.WithCancel(t.Context())
 		queue.free = 0
@@ -402,6 +434,7 @@ func TestTurns_GoToWhoWaitsAlone(t *testing.T) {
 				t.Error("a turn that nobody gave")
 			}
 		})
+
 		synctest.Wait()
 		leave()
 		all.Wait()
@@ -413,6 +446,7 @@ func TestTurns_GoToWhoWaitsAlone(t *testing.T) {
 
 func TestRefusals_AreLoggedNowAndThen(t *testing.T) {
 	t.Parallel()
+
 	var log refusalLog
 	now, lines, leftOut := time.Now(), 0, 0
 	for range 10 * refusalsLogged {
@@ -420,6 +454,7 @@ func TestRefusals_AreLoggedNowAndThen(t *testing.T) {
 			lines, leftOut = lines+1, leftOut+unlogged
 		}
 	}
+
 	unlogged, ok := log.take(now.Add(time.Minute))
 	if lines != refusalsLogged || leftOut != 0 || !ok || unlogged != 9*refusalsLogged {
 		t.Errorf("%d lines, %d left out; a minute later %v, %d", lines, leftOut, ok, unlogged)
@@ -428,6 +463,7 @@ func TestRefusals_AreLoggedNowAndThen(t *testing.T) {
 
 func TestSignIn_WaitsForAFormNotForEver(t *testing.T) {
 	t.Parallel()
+
 	gate, err := New(nil, cast().People, Settings{PasswordChecks: 1}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must(t, err)
 	synctest.Test(t, func(t *testing.T) {
@@ -445,6 +481,7 @@ func TestSignIn_WaitsForAFormNotForEver(t *testing.T) {
 
 func TestSignIn_RefusesWhatNoFormOfOursSends(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	form := "user=ayse&password=" + url.QueryEscape(password)
 	urlencoded := "Content-Type: application/x-www-form-urlencoded"
@@ -474,6 +511,7 @@ func TestSignIn_RefusesWhatNoFormOfOursSends(t *testing.T) {
 
 func TestCookie_IsOutOfReach(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name    string
 		tls     bool
@@ -486,12 +524,14 @@ func TestCookie_IsOutOfReach(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+
 			e := newEnv(t, func(s *Settings) { s.SecureCookies = c.setting })
 			if c.tls {
 				s := httptest.NewTLSServer(e.handler())
 				t.Cleanup(s.Close)
 				e.url = s.URL
 			}
+
 			set := signIn(e.browser(), "ayse", password).Want(303).Header.Get("Set-Cookie")
 			for part, want := range map[string]bool{c.cookie: true, "; HttpOnly": true, "; SameSite=Lax": true, "; Path=/": true,
 				"; Secure": c.tls || c.setting, "Domain": false, "Max-Age": false, "Expires": false} {
@@ -499,6 +539,7 @@ func TestCookie_IsOutOfReach(t *testing.T) {
 					t.Errorf("%q: %q is there: %v", set, part, !want)
 				}
 			}
+
 			value := strings.SplitN(strings.TrimPrefix(set, c.cookie), ";", 2)[0]
 			e.browser().Get("/home", "Cookie: "+c.cookie+value).Want(200, "ayse")
 			if c.cookie != "panel=" { // the name without the prefix is one that others can set
@@ -510,6 +551,7 @@ func TestCookie_IsOutOfReach(t *testing.T) {
 
 func TestPages_CarryStrictHeaders(t *testing.T) {
 	t.Parallel()
+
 	b := newEnv(t).browser()
 	for _, a := range []*testenv.Answer{
 		b.Get("/login"), signIn(b, "ayse", "wrong"), b.Get("/login.css"), b.Get("/reports/x"), b.Get("/nothing"),
@@ -524,6 +566,7 @@ func TestPages_CarryStrictHeaders(t *testing.T) {
 			"X-Frame-Options": "DENY", "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
 		}).Harmless()
 	}
+
 	for _, part := range []string{"default-src 'none'", "frame-ancestors 'none'", "form-action 'self'", "base-uri 'none'"} {
 		if !strings.Contains(PolicyPage, part) || !strings.Contains(PolicyScripts, part) {
 			t.Errorf("a policy lacks %s", part)
@@ -533,6 +576,7 @@ func TestPages_CarryStrictHeaders(t *testing.T) {
 
 func TestPages_SpeakTheBrowsersLanguage(t *testing.T) {
 	t.Parallel()
+
 	b := newEnv(t).browser()
 	for accept, lang := range map[string]string{
 		"": "en", "tr": "tr", "tr-TR,tr;q=0.9,en-US;q=0.8": "tr", "en-GB,tr;q=0.5": "en", "de,tr;q=0.5": "tr",
@@ -540,6 +584,7 @@ func TestPages_SpeakTheBrowsersLanguage(t *testing.T) {
 	} {
 		b.Get("/login", "Accept-Language: "+accept).Want(200, fmt.Sprintf(`<html lang="%s">`, lang)).Carries(map[string]string{"Vary": "Accept-Language"})
 	}
+
 	b = b.With("Accept-Language: tr")
 	b.Get("/login").Want(200, "Kullanıcı adı")
 	b.Post("/login", url.Values{"user": {"ayse"}}).Want(401, "Kullanıcı adı veya parola yanlış.")
@@ -558,6 +603,7 @@ func TestPages_SpeakTheBrowsersLanguage(t *testing.T) {
 
 func TestSignIn_LeadsNowhereElse(t *testing.T) {
 	t.Parallel()
+
 	for next, want := range map[string]string{
 		"/reports/x?from=2026-11-01#totals": "/reports/x?from=2026-11-01#totals",
 		"/siparişler":                       "/sipari%C5%9Fler",
@@ -567,6 +613,7 @@ func TestSignIn_LeadsNowhereElse(t *testing.T) {
 			t.Errorf("%q leads to %q, want %q", next, got, want)
 		}
 	}
+
 	for _, next := range []string{
 		"", "/", "x", "//evil.example", "///evil.example", `/\evil.example`, `\/evil.example`, "https://evil.example", "https:evil.example",
 		"javascript:alert(1)", "/\t/evil.example", "\n//evil.example", "/x\r\nSet-Cookie: panel=1", " //evil.example", "/%2fevil.example/ ",
@@ -576,6 +623,7 @@ func TestSignIn_LeadsNowhereElse(t *testing.T) {
 			t.Errorf("%q leads to %q", next, got)
 		}
 	}
+
 	newEnv(t).browser().Post("/login", url.Values{"user": {"ayse"}, "password": {password}, "next": {"//evil.example"}}).Leads("/")
 }
 
@@ -583,6 +631,7 @@ func FuzzLocalPath(f *testing.F) {
 	for _, next := range []string{"/a?b=c", "//x", `/\x`, "/\t/x", "/.//x", "/%2f/x", "/%2f ", "/%5c ", "/;//x", "/@x", "/a//b"} {
 		f.Add(next)
 	}
+
 	base := "https://panel.example"
 	f.Fuzz(func(t *testing.T, next string) {
 		path := localPath(next)
@@ -598,6 +647,7 @@ func FuzzLocalPath(f *testing.F) {
 
 func TestClientAddress_BelievesTrustedProxiesOnly(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t, func(s *Settings) { s.TrustedProxies = []string{"", "10.0.0.0/8, 192.0.2.1"} })
 	for _, c := range []struct {
 		peer      string

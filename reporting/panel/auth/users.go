@@ -70,6 +70,7 @@ func parseLines(text string, add func(name string, roles Roles, secret string) e
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
+
 		parts := strings.SplitN(line, ":", 3)
 		name, err := parts[0], checkName(parts[0])
 		switch before, repeated := seen[name]; {
@@ -88,14 +89,18 @@ func parseLines(text string, add func(name string, roles Roles, secret string) e
 				err = fmt.Errorf("%q: %w", name, err)
 			}
 		}
+
 		if err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
+
 		seen[name] = number
 	}
+
 	if len(seen) == 0 {
 		return errors.New("the list is empty")
 	}
+
 	return nil
 }
 
@@ -140,10 +145,12 @@ func NewUser(name string, roles Roles, password string) (User, error) {
 	if !utf8.ValidString(password) || utf8.RuneCountInString(password) < LeastPassword || len(password) > MostPassword {
 		return User{}, fmt.Errorf("a password has at least %d characters and at most %d bytes of UTF-8", LeastPassword, MostPassword)
 	}
+
 	hash, err := argon2id.CreateHash(password, &hashing)
 	if err != nil {
 		return User{}, fmt.Errorf("hash the password: %w", err)
 	}
+
 	return User{Name: name, Roles: roles, hash: hash}, nil
 }
 
@@ -191,12 +198,14 @@ func checkHash(hash string) error {
 	if err != nil || !strings.HasPrefix(hash, fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$", p.Memory, p.Iterations, p.Parallelism)) {
 		return errors.New("the password's hash is not one of argon2id as `reporting user` prints it")
 	}
+
 	switch {
 	case p.Memory > mostMemory, p.Iterations > mostPasses, p.Parallelism > mostLanes, len(salt) > 64, len(key) > 64:
 		return errors.New("the password's hash takes too much memory or time; make it again with `reporting user`")
 	case p.Parallelism < 1, p.Memory < leastMemory, p.Memory*p.Iterations < leastEffort, len(salt) < 16, len(key) < 32:
 		return errors.New("the password's hash is too weak; make it again with `reporting user`")
 	}
+
 	return nil
 }
 
@@ -252,9 +261,11 @@ func ParseTokens(text string) ([]Token, error) {
 		if !ok || err != nil || len(digest) != sha256.Size {
 			return errors.New(`want "sha256:" and 64 hexadecimal digits, as ` + "`reporting token`" + ` prints them`)
 		}
+
 		if roles.Include(Closer) {
 			return errors.New("the role closer is for people, who sign in")
 		}
+
 		t := Token{Name: name, Roles: roles, digest: [sha256.Size]byte(digest)}
 		if seen[t.digest] {
 			return errors.New("another name has the same token")
@@ -262,10 +273,13 @@ func ParseTokens(text string) ([]Token, error) {
 		if t.digest == sha256.Sum256(nil) {
 			return errors.New("this is the digest of nothing; make a token with `reporting token`")
 		}
+
 		seen[t.digest] = true
 		tokens = append(tokens, t)
+
 		return nil
 	})
+
 	return tokens, err
 }
 
@@ -274,14 +288,17 @@ func findToken(tokens []Token, text string) *Token {
 	if len(text) > maxToken {
 		return nil
 	}
+
 	given := sha256.Sum256([]byte(text))
 	found := -1
 	for i := range tokens {
 		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(given[:], tokens[i].digest[:]), i, found)
 	}
+
 	if found < 0 {
 		return nil
 	}
+
 	return &tokens[found]
 }
 
@@ -308,9 +325,11 @@ func ParseRoles(text string) (Roles, error) {
 		}
 		roles = append(roles, name)
 	}
+
 	if roles.Include(Closer) && !roles.Include(Finance) {
 		return nil, errors.New("who has the role closer needs finance, too")
 	}
+
 	return roles, nil
 }
 

@@ -26,6 +26,7 @@ func (e *env) viewed() (all []*ledger.AuditEntry) {
 		}
 		return nil
 	}))
+
 	return all
 }
 
@@ -52,17 +53,20 @@ func TestOrder_WhoLooksAtARecipientIsNoted(t *testing.T) {
 		if !c.noted {
 			continue
 		}
+
 		last := *after[len(after)-1]
 		for _, one := range after { // of several partitions
 			if one.At.After(last.At) {
 				last = *one
 			}
 		}
+
 		if last.Action != "recipient viewed" || last.Actor != c.who || last.Credential != "token" || last.Address != "127.0.0.1" || len(last.RequestID) != 16 ||
 			last.Account != e.Vendor.Account || !strings.Contains(c.path, last.Order.String()) || last.Old+last.New+last.Outcome != "" {
 			t.Errorf("case %d: %+v", i, last)
 		}
 	}
+
 	e.Move(o, delivery.Delivered, time.Now())
 	testenv.Shrink(t, e.Ledger)
 	before := len(e.viewed())
@@ -70,6 +74,7 @@ func TestOrder_WhoLooksAtARecipientIsNoted(t *testing.T) {
 	if n := len(e.viewed()); n != before {
 		t.Errorf("%d entries of a page without a recipient", n-before)
 	}
+
 	// What a vendor wrote of a cancellation, and what its receiver answered, may be about the recipient.
 	// Each order has one of the two only: the cancellation is not sent to the receiver.
 	cancelled, answered := e.Vendor.Order("", time.Now()), e.Vendor.Order("", time.Now())
@@ -87,6 +92,7 @@ func TestOrder_WhoLooksAtARecipientIsNoted(t *testing.T) {
 			t.Errorf("%d entries of a page with a note or an answer", n-before)
 		}
 	}
+
 	// What cannot be noted is not shown.
 	e.EachKey("U", "redis.call('SET', k, 'no stream')")
 	e.client.Get("/orders/"+other.ID.String()).Want(http.StatusInternalServerError).Hides("Ali Veli", "5321234567")
@@ -102,6 +108,7 @@ func TestAudit_PageFindsWhoDidWhat(t *testing.T) {
 		change(&a)
 		return a
 	}
+
 	must(t, e.Archive.Insert(t.Context(), &archive.Batch{Audit: []ledger.AuditEntry{
 		entry("a", func(a *ledger.AuditEntry) {
 			a.Account, a.Store, a.Old, a.New = e.Vendor.Account, "s1", `{"name":"<b>A</b>"}`, `{"name":"B"}`
@@ -119,6 +126,7 @@ func TestAudit_PageFindsWhoDidWhat(t *testing.T) {
 			a.Action, a.Account = "webhook changed", delivery.FinanceAccount
 		}),
 	}}))
+
 	a := e.get("/audit")
 	a.Says("ayse by admin key 192.0.2.1", "account changed 00112233aabbccdd", `{"name":"<b>A</b>"}`, `{"name":"B"}`, "fleet "+layout.Short(e.Fleet.ID), "account "+layout.Short(e.Vendor.Account)+" store s1", "INTERNAL_ERROR", `{"count":7}`).Hides("recipient viewed 0")
 	a.Links("/accounts/"+e.Vendor.Account.String(), "/fleets/"+e.Fleet.ID.String(), "/webhooks/"+delivery.FinanceAccount.String())
@@ -132,12 +140,14 @@ func TestAudit_PageFindsWhoDidWhat(t *testing.T) {
 			t.Errorf("%s: %s", query, rows)
 		}
 	}
+
 	for query, says := range map[string]string{
 		"?about=x": "a UUID of 36 characters", "?from=yesterday": "such as 2026-11-21", "?to=2026-13-01": "such as 2026-11-21",
 		"?from=2026-11-02&to=2026-11-01": "is after the last day",
 	} {
 		e.client.Get("/audit" + query).Want(http.StatusUnprocessableEntity).Says(says)
 	}
+
 	e.serve(e.unavailable())
 	e.get("/audit").Says("Cannot be read right now: who did what (ClickHouse)").Hides("There is no such entry")
 }

@@ -13,6 +13,7 @@ import (
 //rule:limits-and-idempotency/sustained-excess-in-at-least webhooks/then-the-event-is-kept webhooks/nothing-is-disabled-in-silence
 func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 	t.Parallel()
+
 	now := time.Now()
 	account := &delivery.Account{ID: delivery.NewAccountID(), Name: "Moda Kafe", ExcessSince: now.Add(-time.Hour)}
 	inExcess := &accounts{inExcess: []*delivery.Account{account}}
@@ -37,10 +38,12 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 		e.NextAttempt = now
 		return e
 	}
+
 	withOpenBreaker := func(e *ledger.WebhookEndpoint) *ledger.WebhookEndpoint {
 		e.BreakerOpen = true
 		return e
 	}
+
 	receiversOf := func(worst ...*ledger.WebhookEndpoint) *receivers {
 		return &receivers{worst: worst, names: layout.Names{account.ID.String(): account.Name}}
 	}
@@ -125,6 +128,7 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			c.seen.At = now
 
 			got := c.seen.concerns()
@@ -132,6 +136,7 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 			if len(got) != len(c.want) {
 				t.Fatalf("%+v, want %q", got, c.want)
 			}
+
 			for i := range got {
 				text := got[i].Tone + " " + got[i].State + " " + got[i].Subject
 				if text != c.want[i] {
@@ -144,10 +149,12 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 
 func TestOverview_ListsNoMoreConcernsThanFit(t *testing.T) {
 	t.Parallel()
+
 	s := seen{At: time.Now(), History: true}
 	for range mostConcerns + 4 {
 		s.fleets = append(s.fleets, &delivery.Fleet{Name: "F", Suspended: true})
 	}
+
 	s.conclude()
 	if len(s.Attention) != mostConcerns || s.More != 4 {
 		t.Errorf("%d and %d more", len(s.Attention), s.More)
@@ -165,6 +172,7 @@ func TestOverview_ListsNoMoreConcernsThanFit(t *testing.T) {
 
 func TestCharts_LeaveOutTheMinuteInProgressAndRankCodes(t *testing.T) {
 	t.Parallel()
+
 	begin := time.Unix(1_795_000_020, 0)
 	s := seen{At: begin}
 	codes := delivery.Codes()
@@ -172,6 +180,7 @@ func TestCharts_LeaveOutTheMinuteInProgressAndRankCodes(t *testing.T) {
 	for i, code := range codes {
 		refused[code] = int64(i + 1)
 	}
+
 	for i := range chartMinutes + 1 {
 		m := ledger.MinuteActivity{At: begin.Add(time.Duration(i) * time.Minute), Created: int64(i)}
 		if i == 0 {
@@ -179,6 +188,7 @@ func TestCharts_LeaveOutTheMinuteInProgressAndRankCodes(t *testing.T) {
 		}
 		s.activity = append(s.activity, m)
 	}
+
 	orders, outcomes, byCode := s.hour().charts()
 	if n := len(orders.Labels); n != chartMinutes || len(outcomes.Labels) != n || orders.Series[0].Values[n-1] != chartMinutes-1 {
 		t.Errorf("%d minutes, the last with %v", n, orders.Series[0].Values[n-1])

@@ -159,10 +159,12 @@ func (p *Pages) probe(ctx context.Context) {
 			}
 		})
 	}
+
 	all.Wait()
 	if ctx.Err() != nil {
 		return // this process ends; that says nothing of them
 	}
+
 	p.probed.Store(probed)
 }
 
@@ -212,7 +214,9 @@ func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 		}
 		v.Rows = append(v.Rows, refusedRow{RefusedUpdate: u, Kind: kinds[u.Update.Kind], FleetName: fleets.Of(u.Update.Fleet, "fleet ")})
 	}
+
 	v.Lost = append(v.Lost, p.nameRefused(r.Context(), v.Rows)...)
+
 	return p.Show(w, r, "refused-updates", layout.View{Title: "Refused updates", Refused: query.Err(), Data: v})
 }
 
@@ -224,6 +228,7 @@ func (p *Pages) nameRefused(ctx context.Context, rows []refusedRow) (lost []stri
 			ids = append(ids, row.Account)
 		}
 	}
+
 	var names layout.Names
 	parts := p.reading(ctx)
 	read(parts, accountNamesPart, &names, func(ctx context.Context) (layout.Names, error) { return p.Lists.AccountNames(ctx, ids) })
@@ -233,6 +238,7 @@ func (p *Pages) nameRefused(ctx context.Context, rows []refusedRow) (lost []stri
 			rows[i].AccountName = names.Of(rows[i].Account, "account ")
 		}
 	}
+
 	return lost
 }
 
@@ -288,8 +294,10 @@ func (p *Pages) auditTrail(w http.ResponseWriter, r *http.Request) error {
 		})
 		v.Lost = parts.wait()
 	}
+
 	if v.More = len(v.Rows) > auditRows; v.More {
 		v.Rows = v.Rows[:auditRows]
 	}
+
 	return p.Show(w, r, "audit", layout.View{Title: "Audit trail", Refused: v.Search.Err(), Data: v})
 }

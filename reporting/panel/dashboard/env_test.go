@@ -102,6 +102,7 @@ func (e *env) finds(a *testenv.Answer, ids ...delivery.OrderID) *testenv.Answer 
 	for _, id := range ids {
 		want = append(want, id.String())
 	}
+
 	if got := listed(a); strings.Join(got, " ") != strings.Join(want, " ") {
 		e.T.Errorf("%s: found %v, want %v", a, got, want)
 	}

@@ -31,6 +31,7 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 		d.Recipient.Name, d.PackageNote = hostile, hostile
 		d.Dropoff.Text, d.Dropoff.Note, d.Dropoff.DoorNo, d.Dropoff.Floor, d.Dropoff.BuildingNo = hostile, hostile, hostile, hostile, hostile
 	}
+
 	e.register(e.Vendor)
 	o := e.Vendor.Order("", time.Now())
 	e.Change(o.ID, delivery.Change{Status: delivery.Assigned, At: time.Now(), Courier: delivery.Courier{Name: hostile, VehicleType: hostile}},
@@ -40,10 +41,12 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 		outcome.Error = hostile
 		return outcome
 	})
+
 	e.Step(o.ID.Partition(), func(step *ledger.Step) {
 		refused := delivery.Update{Order: o.ID, Fleet: e.Fleet.ID, Kind: delivery.KindStatus, Status: delivery.Delivered, At: time.Now()}
 		step.Refuse(&refused, delivery.Searching, hostile, false)
 	})
+
 	e.EachKey("e", "redis.call('XADD', k, '*', 'e', '<img src=x onerror=alert(1)>', '<img src=x onerror=alert(1)>', '1')")
 	e.export()
 	for path, times := range map[string]int{
@@ -55,6 +58,7 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 			t.Errorf("%s shows it %d times, want %d or more", path, n, times)
 		}
 	}
+
 	e.Do("FLUSHDB")
 	e.get("/orders/" + o.ID.String()).Harmless("https://t.example/")
 }

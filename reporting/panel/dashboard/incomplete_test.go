@@ -13,6 +13,7 @@ import (
 // Redis refuses what concerns one partition, which stands for it.
 func TestPages_NameWhatAServerThatIsAwayHides(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Users: &stack.Users{Environment: "sandbox", Passwords: map[string]string{
 		stack.GatewayUser: "a", stack.WorkerUser: "b", stack.ReportingUser: "c", stack.BackupUser: "d", stack.OperatorUser: "e",
 	}}})
@@ -22,6 +23,7 @@ func TestPages_NameWhatAServerThatIsAwayHides(t *testing.T) {
 		isLost := e.Env.Vendor().Order("", time.Now()).ID.Partition() == 2
 		found[isLost]++
 	}
+
 	_, err := server.Command(t.Context(), "ACL", "SETUSER", stack.ReportingUser, "resetkeys", "~{sg*", "~{s0[^2]*")
 	must(t, err)
 

@@ -53,16 +53,19 @@ func (p *Pages) order(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return errNoOrder
 	}
+
 	v := &orderView{At: time.Now()}
 	if err := p.findOrder(r.Context(), id, v); err != nil {
 		return err
 	}
+
 	p.readMore(r.Context(), v)
 	if v.personal() {
 		if err := p.NoteView(r, v.Account, v.ID); err != nil {
 			return err
 		}
 	}
+
 	return p.Show(w, r, "order", layout.View{Title: "Order " + layout.Short(v.ID), Data: v})
 }
 
@@ -80,12 +83,14 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 		o, err := p.Ledger.Orders.Get(ctx, id)
 		return o, except(err, delivery.CodeOrderNotFound)
 	})
+
 	v.Lost = r.wait()
 	v.RedisUnavailable = len(v.Lost) > 0
 	if v.Order = v.Record; v.Order != nil {
 		v.steps = slices.Concat([]delivery.Change{{Version: 1, Status: delivery.Searching, At: v.CreatedAt}}, v.Changes)
 		return nil
 	}
+
 	var past *orderRow
 	r = p.reading(ctx)
 	r.part("the order as it is in ClickHouse", func(ctx context.Context) error {
@@ -93,11 +98,13 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 		if err != nil || len(found) == 0 {
 			return err
 		}
+
 		if past = found[0]; past.unreadable == nil {
 			v.steps, err = p.pastChanges(ctx, past.Order)
 		}
 		return err
 	})
+
 	v.Lost = append(v.Lost, r.wait()...)
 	switch {
 	case past != nil && past.unreadable != nil: // waiting does not help
@@ -109,6 +116,7 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 		return &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: 5 * time.Second,
 			Message: "whether there is such an order cannot be found out right now: it is not among those that can be read"}
 	}
+
 	return errNoOrder
 }
 
@@ -123,16 +131,19 @@ func (p *Pages) readMore(ctx context.Context, v *orderView) {
 			if err == nil {
 				v.AccountName = a.Name
 			}
+
 			store, storeErr := p.Ledger.Stores.Get(ctx, v.Account, v.ExternalStoreID)
 			if storeErr == nil {
 				v.store = store
 			}
 			return errors.Join(except(err, delivery.CodeAccountNotFound), except(storeErr, delivery.CodeStoreNotFound))
 		})
+
 		read(more, "recent webhook attempts (Redis)", &live, func(ctx context.Context) ([]ledger.AttemptRecord, error) {
 			return p.Ledger.Webhooks.Attempts(ctx, v.Account, "")
 		})
 	}
+
 	read(more, "earlier webhook attempts (ClickHouse)", &past, func(ctx context.Context) ([]ledger.AttemptRecord, error) {
 		return p.pastAttempts(ctx, v.Order, v.steps)
 	})
@@ -143,14 +154,17 @@ func (p *Pages) readMore(ctx context.Context, v *orderView) {
 			}, "late")
 		})
 	}
+
 	v.Lost = append(v.Lost, more.wait()...)
 	v.AccountName = cmp.Or(v.AccountName, "account "+layout.Short(v.Account))
 	if v.store != nil {
 		v.StoreName = v.store.Name
 	}
+
 	if v.Record != nil && !v.Shrunk() {
 		v.draw()
 	}
+
 	v.Steps, v.Omitted = timeline(v.ID, v.steps, mergeAttempts(v.ID, live, past), v.At)
 	v.Live = v.RedisUnavailable || v.Record != nil && (!v.Status.Terminal() || v.At.Sub(v.Ended()) < refreshedAfterEnd && waiting(v.Steps))
 	v.Tracking = p.TrackingURL(v.ID)
@@ -185,10 +199,12 @@ func (v *orderView) draw() {
 	if v.store != nil {
 		places.Store, description = &v.store.Point, "The store and the drop-off"
 	}
+
 	if !v.Position.IsZero() {
 		places.Courier, places.Lost = &v.Position.Point, v.At.Sub(v.Position.At) > positionAge
 		description += ", and where the courier was last"
 	}
+
 	v.Map = svgmap.Surroundings(places, "Places of the order", description+".")
 }
 
@@ -244,9 +260,11 @@ func mergeAttempts(id delivery.OrderID, live, past []ledger.AttemptRecord) (all 
 			all = append(all, a)
 		}
 	}
+
 	slices.SortStableFunc(all, func(a, b ledger.AttemptRecord) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Attempt, b.Attempt))
 	})
+
 	return all
 }
 
@@ -256,6 +274,7 @@ func timeline(id delivery.OrderID, steps []delivery.Change, attempts []ledger.At
 	for _, a := range attempts {
 		byEvent[a.EventID] = append(byEvent[a.EventID], a)
 	}
+
 	views, omitted = make([]stepView, len(steps)), len(attempts)
 	for i, s := range steps {
 		v := &views[i]
@@ -263,13 +282,16 @@ func timeline(id delivery.OrderID, steps []delivery.Change, attempts []ledger.At
 		if i > 0 {
 			v.After = layout.Span(max(s.At.Sub(steps[0].At), 0))
 		}
+
 		if sendsEvent(&steps[i]) {
 			v.EventID = delivery.EventID(id, s.Version)
 			v.take(byEvent[v.EventID], now)
 			omitted -= len(byEvent[v.EventID])
 		}
 	}
+
 	cutAnswers(views)
+
 	return views, omitted
 }
 
@@ -292,6 +314,7 @@ func (s *stepView) take(attempts []ledger.AttemptRecord, now time.Time) {
 		}
 		return
 	}
+
 	last := attempts[len(attempts)-1]
 	s.State = last.State
 	if late := now.Sub(last.NextAt); last.State == "retrying" && !last.NextAt.IsZero() {
@@ -335,10 +358,12 @@ func query[T any](ctx context.Context, a *archive.Archive, args map[string]any, 
 		}
 		sql += string(text)
 	}
+
 	var named []any
 	for name, value := range args {
 		named = append(named, clickhouse.Named(name, value))
 	}
+
 	err = a.Each(ctx, sql, func(rows driver.Rows) error {
 		row, err := scan(rows)
 		if err != nil {
@@ -347,6 +372,7 @@ func query[T any](ctx context.Context, a *archive.Archive, args map[string]any, 
 		all = append(all, row)
 		return nil
 	}, named...)
+
 	return all, err
 }
 
@@ -375,9 +401,11 @@ func scanOrder(rows driver.Rows) (*orderRow, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if ordered != nil {
 		order.OrderedAt = *ordered
 	}
+
 	order.OrderAmount, order.Payment.CollectionAmount = lira(amount), lira(collection)
 	order.ID, order.Account, order.Fleet.ID = delivery.OrderID(id), delivery.AccountID(account), delivery.FleetID(fleet)
 	var faults [3]error
@@ -386,11 +414,14 @@ func scanOrder(rows driver.Rows) (*orderRow, error) {
 	if payment != "" {
 		order.Payment.Type, faults[2] = delivery.ParsePaymentType(payment)
 	}
+
 	if err := errors.Join(faults[:]...); err != nil {
 		o.unreadable = fmt.Errorf("order %s cannot be understood: %w", id, err)
 	}
+
 	last.Version, last.Status = order.Version, order.Status
 	order.Changes = []delivery.Change{last}
+
 	return o, nil
 }
 
@@ -415,6 +446,7 @@ func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage
 		"account": s.query.Get("account"), "latest": s.now.Add(-delivery.LongestLife).UnixMilli(), "after": after.created.UnixMilli(), "after_order": after.order.String(),
 		"text": s.text, "folded": delivery.FoldName(s.text), "prefix": s.prefix(), "status": s.query.Get("status"), "limit": limit,
 	}, scanOrder, "columns", "orders")
+
 	var first error
 	for _, o := range orders {
 		if o.unreadable != nil {
@@ -424,12 +456,15 @@ func (p *Pages) pageOf(ctx context.Context, s *search, limit int) (page pastPage
 			page.rows = append(page.rows, *o)
 		}
 	}
+
 	if n := len(orders); n == limit {
 		page.last = cursorOf(orders[n-1].Order)
 	}
+
 	if page.unread > 0 {
 		p.Log.Warn("rows of the history cannot be understood", "rows", page.unread, "first", first)
 	}
+
 	return page, err
 }
 
@@ -440,12 +475,15 @@ func (p *Pages) pastChanges(ctx context.Context, o *delivery.Order) ([]delivery.
 		if err := rows.Scan(&c.Version, &kind, &status, &c.At, (*string)(&c.Failure), (*string)(&c.Cancel), &c.Courier.Name, &eta); err != nil {
 			return c, err
 		}
+
 		if eta != nil {
 			c.ETA = *eta
 		}
+
 		var unknownKind, unknownStatus error
 		c.Kind, unknownKind = delivery.ParseChangeKind(kind)
 		c.Status, unknownStatus = delivery.ParseStatus(status)
+
 		return c, errors.Join(unknownKind, unknownStatus)
 	}, "events")
 }
@@ -460,17 +498,21 @@ func (p *Pages) pastAttempts(ctx context.Context, o *delivery.Order, steps []del
 			events = append(events, delivery.EventID(o.ID, s.Version))
 		}
 	}
+
 	if len(events) == 0 {
 		return nil, nil
 	}
+
 	from, _ := creationDays(o.ID)
 	args := map[string]any{"account": o.Account.String(), "from": layout.ISODay(from), "to": layout.ISODay(from.AddDate(0, 0, attemptDays)), "events": events}
+
 	return query(ctx, p.archive, args, func(rows driver.Rows) (ledger.AttemptRecord, error) {
 		a := ledger.AttemptRecord{OrderID: o.ID.String()}
 		var number, millis uint32
 		var status uint16
 		err := rows.Scan(&a.EventID, &a.At, &a.State, &number, &status, &a.Error, &millis, &a.Replay, &a.Probe)
 		a.Attempt, a.HTTPStatus, a.Millis = int(number), int(status), int64(millis)
+
 		return a, err
 	}, "attempts")
 }

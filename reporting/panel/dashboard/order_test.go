@@ -42,6 +42,7 @@ func TestOrder_TellsItsFactsAndItsStory(t *testing.T) {
 		"Dikkat: <b>kırılır</b>", "Paid by Cash", "Order amount 123.45 TRY", "To collect 123.45 TRY",
 		"Searching", "Assigned", "PickingUp", "after 16 min · Mehmet Y.", "no webhook: the vendor knows from the answer",
 		"webhook delivered", delivery.EventID(o.ID, e.Read(o.ID).Version), "HTTP 204", "34 ms", "The courier was there 4 min ago", "This page refreshes itself")
+
 	a.Hides("Mehmet Yılmaz", "5321112233")
 	a.Links("/accounts/"+e.Vendor.Account.String(), "/stores/"+e.Vendor.Account.String()+"/branch-1", "/fleets/"+e.Fleet.ID.String(), "https://t.example/track/"+o.ID.String())
 	if !strings.Contains(a.Text, `class="map-courier"`) || !strings.Contains(a.Text, `class="map-store"`) {
@@ -50,6 +51,7 @@ func TestOrder_TellsItsFactsAndItsStory(t *testing.T) {
 	if live(a) != "/orders/"+o.ID.String()+"/live" {
 		t.Errorf("refreshes from %q", live(a))
 	}
+
 	e.get(live(a)).Says("Status PickedUp").Hides("Ali Veli", "Bahariye")
 }
 
@@ -76,6 +78,7 @@ func TestOrder_RecipientIsFolded(t *testing.T) {
 		if n.Type != html.TextNode || !strings.Contains(n.Data, "Ali Veli") && !strings.Contains(n.Data, "Bahariye") {
 			continue
 		}
+
 		folded := false
 		for p := n.Parent; p != nil; p = p.Parent {
 			folded = folded || p.Data == "details"
@@ -85,10 +88,12 @@ func TestOrder_RecipientIsFolded(t *testing.T) {
 				}
 			}
 		}
+
 		if !folded {
 			t.Errorf("%q stands in the open", n.Data)
 		}
 	}
+
 	e.Move(o, delivery.Delivered, time.Now())
 	testenv.Shrink(t, e.Ledger)
 	a = e.page(o.ID)
@@ -96,6 +101,7 @@ func TestOrder_RecipientIsFolded(t *testing.T) {
 	if strings.Contains(a.Text, `class="map-store"`) {
 		t.Error("a map without a drop-off")
 	}
+
 	erased := map[delivery.OrderID]time.Time{o.ID: time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC)}
 	testenv.Must(t, e.Ledger.Erasure.Erase(t.Context(), erased, false, func(string, int) {}))
 	e.page(o.ID).Says("Status Delivered", "Erased on 26 Nov 2026, on request").Hides("is not known any more")
@@ -119,12 +125,14 @@ func TestOrder_EveryAttemptStandsOnceBesideItsEvent(t *testing.T) {
 		}
 		e.sends(accepted)
 	}
+
 	e.export()
 	a = e.page(o.ID)
 	a.Says("webhook delivered", "HTTP 204", "replay")
 	if n := strings.Count(a.Words(), "34 ms"); n != 2 {
 		t.Errorf("two attempts that both places know stand there %d times", n)
 	}
+
 	e.Do("FLUSHDB") // ClickHouse alone remembers
 	a = e.page(o.ID)
 	a.Says("This order has left Redis", "HTTP 204", "34 ms", "webhook delivered", "Who received it is not known any more", "Kadıköy Şube").Hides("bakımdayız", "refreshes itself")
@@ -233,6 +241,7 @@ func TestOrder_StaysSmallWhateverReceiversAnswer(t *testing.T) {
 			return outcome
 		})
 	}
+
 	a := e.page(o.ID)
 	if n := strings.Count(a.Text, "<details id=\"answer-"); n > attemptsOfEvent+4 {
 		t.Errorf("%d attempts are shown", n)
@@ -263,6 +272,7 @@ func TestTimeline_SaysWhatWithoutAnAttemptMayBeTurnedOff(t *testing.T) {
 
 func TestMergeAttempts_EachOnceOldestFirst(t *testing.T) {
 	t.Parallel()
+
 	id := delivery.MakeOrderID(0, 20000, [12]byte{1})
 	at := time.UnixMilli(1_795_000_000_123)
 	record := func(n int, order delivery.OrderID, answer string) ledger.AttemptRecord {
@@ -276,6 +286,7 @@ func TestMergeAttempts_EachOnceOldestFirst(t *testing.T) {
 	for _, a := range mergeAttempts(id, live, past) {
 		got += fmt.Sprintf("%d%s%t ", a.Attempt, a.Answer, a.Replay)
 	}
+
 	if want := "1false 2bfalse 2true 3cfalse "; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -61,6 +61,7 @@ func parseSearch(q url.Values, now time.Time) (*search, error) {
 	for _, name := range []string{"q", "account", "status", "days", "after"} {
 		f.Set(name, clean(q.Get(name)))
 	}
+
 	s := &search{query: f.Values, now: now, until: now.Add(24 * time.Hour), text: f.Get("q")}
 	s.overdue = f.Get("status") == overdueStatus
 	s.open = s.overdue || f.Get("status") == openStatus
@@ -68,19 +69,23 @@ func parseSearch(q url.Values, now time.Time) (*search, error) {
 	if s.text != "" || s.overdue {
 		days = textDays
 	}
+
 	if utf8.RuneCountInString(s.text) > mostText {
 		f.Refuse("q", fmt.Sprintf("must have at most %d characters", mostText))
 		s.text = ""
 	}
+
 	s.account = layout.Parsed(f, "account", "must be the name of exactly one account, or an account's id, a UUID of 36 characters", delivery.ParseAccountID)
 	if !s.open {
 		s.status = layout.Parsed(f, "status", "is no status of an order", delivery.ParseStatus)
 	}
+
 	s.days = f.Number("days", fmt.Sprintf("must be a number of days, 1 to %d", longest), 1, longest, days)
 	s.after = layout.Parsed(f, "after", "is no place in this list; begin again without it", parseCursor)
 	f.Set("days", strconv.Itoa(s.days))
 	f.Del("after")
 	s.since = now.Add(-time.Duration(s.days) * 24 * time.Hour)
+
 	return s, f.Err()
 }
 
@@ -151,6 +156,7 @@ func parseCursor(text string) (*cursor, error) {
 	if err != nil || len(b) != 8+len(delivery.OrderID{}) {
 		return nil, fmt.Errorf("%q is no place in a list", text)
 	}
+
 	c := &cursor{created: time.UnixMilli(int64(binary.BigEndian.Uint64(b))), order: delivery.OrderID(b[8:])}
 	if year := c.created.Year(); year < 1970 || year > 2200 {
 		return nil, fmt.Errorf("%q lies in the year %d", text, year)
@@ -221,17 +227,20 @@ func (p *Pages) find(ctx context.Context, s *search, v *ordersView) {
 			return p.findLive(ctx, s)
 		})
 	}
+
 	r.part("history (ClickHouse)", func(ctx context.Context) (err error) {
 		past, err = p.pageOf(ctx, s, pageRows+1)
 		v.Past = err == nil
 		return err
 	})
+
 	v.Lost, v.Unread = r.wait(), past.unread
 	v.UnreadLive = live.unread
 	var rows []orderRow
 	for _, o := range live.found {
 		rows = append(rows, orderRow{Order: o})
 	}
+
 	var next *cursor
 	v.Rows, next = s.merge(append(rows, past.rows...))
 	if next == nil && past.unread > 0 && past.last != nil {
@@ -239,6 +248,7 @@ func (p *Pages) find(ctx context.Context, s *search, v *ordersView) {
 		next = past.last
 		v.Rows = slices.DeleteFunc(v.Rows, func(o orderRow) bool { return next.before(o.Order) })
 	}
+
 	if next != nil {
 		v.Next = s.address(next)
 	}
@@ -253,6 +263,7 @@ func (s *search) merge(all []orderRow) (rows []orderRow, next *cursor) {
 			rows = append(rows, o)
 		}
 	}
+
 	slices.SortFunc(rows, func(a, b orderRow) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.ID.String(), a.ID.String()))
 	})
@@ -260,6 +271,7 @@ func (s *search) merge(all []orderRow) (rows []orderRow, next *cursor) {
 		rows = rows[:pageRows:pageRows]
 		next = cursorOf(rows[pageRows-1].Order)
 	}
+
 	return rows, next
 }
 
@@ -269,10 +281,12 @@ func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orde
 	for i := range rows {
 		ids[i] = rows[i].ID
 	}
+
 	orders, _, err := p.Ledger.Orders.GetReadable(ctx, ids)
 	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return rows, err
 	}
+
 	kept := rows[:0]
 	for i, o := range orders {
 		if o != nil {
@@ -282,6 +296,7 @@ func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orde
 			kept = append(kept, rows[i])
 		}
 	}
+
 	return kept, err
 }
 
@@ -292,10 +307,13 @@ func (p *Pages) storeNames(ctx context.Context, rows []orderRow) (map[ledger.Sto
 			nameless[o.store()] = true
 		}
 	}
+
 	if len(nameless) == 0 {
 		return nil, nil
 	}
+
 	stores, _, err := p.Ledger.Stores.GetAll(ctx, slices.Collect(maps.Keys(nameless))) // one that cannot be read has no name
+
 	return stores, err
 }
 
@@ -306,6 +324,7 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 	if err == nil && account != nil { // without Redis it must be an id
 		query.Set("account", account.ID.String())
 	}
+
 	s, refused := parseSearch(query, time.Now())
 	v := &ordersView{Text: s.text, Account: typed, Past: true}
 	if refused == nil {
@@ -315,6 +334,7 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 		}
 		p.find(r.Context(), s, v)
 	}
+
 	var few, names layout.Names
 	var stores map[ledger.StoreName]*delivery.Store
 	shown := slices.Clone(v.Rows)
@@ -325,12 +345,14 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 		for i, o := range shown {
 			owners[i] = o.Account
 		}
+
 		read(more, accountNamesPart, &names, func(ctx context.Context) (layout.Names, error) { return p.Lists.AccountNames(ctx, owners) })
 		read(more, "names of stores (Redis)", &stores, func(ctx context.Context) (map[ledger.StoreName]*delivery.Store, error) {
 			return p.storeNames(ctx, shown)
 		})
 		read(more, "present states (Redis)", &v.Rows, func(ctx context.Context) ([]orderRow, error) { return p.refresh(ctx, s, v.Rows) })
 	}
+
 	v.Lost = append(v.Lost, more.wait()...)
 	for i := range v.Rows {
 		o := &v.Rows[i]
@@ -338,7 +360,9 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 			o.StoreName = stores[o.store()].Name
 		}
 	}
+
 	s.offer(v, few)
+
 	return p.Show(w, r, "orders", layout.View{Title: "Orders", Refused: refused, Data: v})
 }
 
@@ -359,6 +383,7 @@ func (p *Pages) findLive(ctx context.Context, s *search) (liveOrders, error) {
 		if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 			return liveOrders{}, err
 		}
+
 		incomplete = err
 		accounts, err = few.AccountIDs()
 		if err != nil {
@@ -370,10 +395,13 @@ func (p *Pages) findLive(ctx context.Context, s *search) (liveOrders, error) {
 	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return liveOrders{}, err
 	}
+
 	for _, problem := range unreadable {
 		p.Log.Error("an order in Redis cannot be read", "error", problem)
 	}
+
 	slices.SortFunc(orders, func(a, b *delivery.Order) int { return b.CreatedAt.Compare(a.CreatedAt) })
+
 	return liveOrders{found: orders, unread: len(unreadable)}, cmp.Or(incomplete, err)
 }
 
@@ -383,14 +411,17 @@ func (s *search) offer(v *ordersView, few layout.Names) {
 	if s.after != nil {
 		v.First = s.address(nil)
 	}
+
 	v.Accounts = few.Choices(s.query.Get("account"), layout.MostChoices)
 	v.Statuses = []layout.Choice{
 		{Value: openStatus, Name: "in progress", Chosen: s.open && !s.overdue},
 		{Value: overdueStatus, Name: "in progress, should have ended", Chosen: s.overdue},
 	}
+
 	for one := delivery.Searching; one <= delivery.Cancelled; one++ {
 		v.Statuses = append(v.Statuses, layout.Choice{Value: one.String(), Name: one.String(), Chosen: status == one.String()})
 	}
+
 	v.Period = fmt.Sprintf("last %d days", s.days)
 	known := false
 	for _, one := range periods {
@@ -403,6 +434,7 @@ func (s *search) offer(v *ordersView, few layout.Names) {
 			v.Longer, v.LongerName = layout.Address("/orders", s.query, "days", days), one.name
 		}
 	}
+
 	if !known {
 		v.Periods = append(v.Periods, layout.Choice{Value: strconv.Itoa(s.days), Name: v.Period, Chosen: true})
 	}

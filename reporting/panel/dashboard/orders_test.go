@@ -48,6 +48,7 @@ func TestOrders_AreFoundByWhatIsKnownOfThem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { e.finds(e.get("/orders?"+c.query.Encode()), c.want...) })
 	}
+
 	// An order that only Redis has is shown with its store's name.
 	e.get("/orders?q="+url.QueryEscape(fresh.ExternalOrderID)).Says("Kadıköy Şube", "compared whole and letter by letter, capitals included", "Phone numbers are not searched")
 	e.get("/orders").Says("Kadıköy Şube", "Hızlı Kurye", "Delivered", "123.45 Cash, order 123.45", "Test").
@@ -103,6 +104,7 @@ func TestOrders_PagesHoldEveryOrderOnce(t *testing.T) {
 			}
 			seen[id] = true
 		}
+
 		pages++
 		path = ""
 		for _, n := range testenv.All(a.Tree(), "a") {
@@ -111,6 +113,7 @@ func TestOrders_PagesHoldEveryOrderOnce(t *testing.T) {
 			}
 		}
 	}
+
 	if len(seen) != 130 || pages != 3 {
 		t.Errorf("%d orders on %d pages", len(seen), pages)
 	}
@@ -131,10 +134,12 @@ func TestOrders_RowThatCannotBeUnderstoodHidesNoOther(t *testing.T) {
 			ids = append(ids, listed(e.get(testenv.Attribute(n, "href")))...)
 		}
 	}
+
 	slices.Sort(ids)
 	if want := pageRows + 10 - 1; len(ids) != want || len(slices.Compact(ids)) != want {
 		t.Errorf("two pages list %d orders, want %d", len(ids), want)
 	}
+
 	strange := strings.TrimSpace(e.Ask("toString(order_id) FROM " + e.Database + ".orders WHERE status = 'Weighed'"))
 	e.client.Get("/orders/" + strange).Want(http.StatusInternalServerError).Hides("right now")
 }
@@ -146,6 +151,7 @@ func TestOrders_EndedOtherwiseThanDeliveredTellWhy(t *testing.T) {
 		_, _, err := e.Ledger.Orders.Cancel(t.Context(), e.Vendor.Account, o.ID, reason, "", time.Now())
 		must(t, err)
 	}
+
 	e.export()
 	e.get("/orders?status=Cancelled").Says("Cancelled CustomerRequest", "Cancelled no reason given")
 }
@@ -182,6 +188,7 @@ func TestOrders_OneThatCannotBeReadHidesNoOther(t *testing.T) {
 		}
 		orders = append(orders, v.Order("", time.Now().Add(time.Duration(len(orders))*time.Second)))
 	}
+
 	client, err := e.Server.Client()
 	must(t, err)
 	defer client.Close()
@@ -219,6 +226,7 @@ func TestOrders_ManyAccountsAreTyped(t *testing.T) {
 		must(t, e.Ledger.Accounts.Create(t.Context(), &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Çok Uzun Adlı Lokanta Zinciri %03d", i),
 			CreatedAt: time.Now(), Limits: delivery.DefaultLimits()}, [32]byte{3}))
 	}
+
 	a := e.get("/orders?account=" + e.Vendor.Account.String())
 	if strings.Contains(a.Text, `<select id="account"`) || !strings.Contains(a.Text, `value="`+e.Vendor.Account.String()+`"`) {
 		t.Error("a list of all accounts")
@@ -227,6 +235,7 @@ func TestOrders_ManyAccountsAreTyped(t *testing.T) {
 
 func TestStorePath_LeadsToStoresOfAnyName(t *testing.T) {
 	t.Parallel()
+
 	account := delivery.AccountID{1}
 	for id, want := range map[string]string{
 		"moda": "moda", "şube 9/a": "%C5%9Fube%209%2Fa", "a?b#c%": "a%3Fb%23c%25", "..": "_?id=..", ".": "_?id=.", "/": "_?id=%2F",
@@ -239,6 +248,7 @@ func TestStorePath_LeadsToStoresOfAnyName(t *testing.T) {
 
 func TestOrders_ShowWhatIsCollected(t *testing.T) {
 	t.Parallel()
+
 	set := func(n int64) delivery.Money { return delivery.Money{Minor: n, Set: true} }
 	for name, c := range map[string]struct {
 		order delivery.OrderDraft

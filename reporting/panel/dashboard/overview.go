@@ -89,16 +89,20 @@ func (p *Pages) readReceivers(ctx context.Context) (*receivers, error) {
 	if incomplete != nil && !errors.Is(incomplete, ledger.ErrIncomplete) {
 		return nil, incomplete
 	}
+
 	worst, err := p.Ledger.Webhooks.Unhealthy(ctx, worstRead)
 	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return nil, err
 	}
+
 	incomplete = cmp.Or(incomplete, err)
 	ids := make([]delivery.AccountID, len(worst))
 	for i, e := range worst {
 		ids[i] = e.Account
 	}
+
 	names, err := p.Lists.AccountNames(ctx, ids)
+
 	return &receivers{worst: worst, names: names, counts: counts}, cmp.Or(incomplete, err)
 }
 
@@ -139,6 +143,7 @@ func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 		}
 		return queues, err
 	})
+
 	read(r, endpointsPart, &s.Endpoints, p.readReceivers)
 	read(r, "accounts", &s.accounts, p.readAccounts)
 	read(r, "fleets", &s.fleets, p.Lists.Fleets)
@@ -148,9 +153,11 @@ func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 		w := &s.Workers[i]
 		read(r, "lag of the role "+w.Name, &w.Lag, pointed(func(ctx context.Context) (ledger.Lag, error) { return p.Ledger.Streams.Lag(ctx, w.role) }))
 	}
+
 	s.Lost = r.wait()
 	s.NoOwner = s.queues == nil && !slices.Contains(s.Lost, queuesPart)
 	s.conclude()
+
 	return s, nil
 }
 
@@ -175,9 +182,11 @@ func (s *seen) unread() (n int) {
 		}
 		n += max(0, s.Unreachable()-read)
 	}
+
 	if s.accounts != nil {
 		n += max(0, int(s.accounts.counts.Excess)-len(s.accounts.inExcess))
 	}
+
 	return n
 }
 
@@ -207,6 +216,7 @@ func (s *seen) Waiting() *ledger.QueueStats {
 	if s.queues == nil {
 		return nil
 	}
+
 	sum := new(ledger.QueueStats)
 	for _, q := range s.queues {
 		sum.Events += q.Events
@@ -215,6 +225,7 @@ func (s *seen) Waiting() *ledger.QueueStats {
 			sum.Oldest = q.Oldest
 		}
 	}
+
 	return sum
 }
 
@@ -255,6 +266,7 @@ func (s *seen) hour() *hour {
 	if n < 1 {
 		return nil
 	}
+
 	h := &hour{minutes: s.activity[:n], Last: s.activity[n-1], Running: s.activity[n], byCode: map[delivery.Code]int64{}}
 	for _, m := range h.minutes {
 		h.Orders += m.Created
@@ -264,6 +276,7 @@ func (s *seen) hour() *hour {
 			h.Refused += n
 		}
 	}
+
 	return h
 }
 
@@ -286,12 +299,14 @@ func (h *hour) charts() (orders, outcomes, byCode *layout.Chart) {
 	if h == nil {
 		return nil, nil, nil
 	}
+
 	var labels []string
 	var created, delivered, failed, cancelled []int64
 	for _, m := range h.minutes {
 		labels, created = append(labels, m.At.In(delivery.Istanbul).Format("15:04")), append(created, m.Created)
 		delivered, failed, cancelled = append(delivered, m.Delivered), append(failed, m.Failed), append(cancelled, m.Cancelled)
 	}
+
 	orders = &layout.Chart{ID: "orders-by-minute", Title: "Orders accepted per minute", Unit: "orders", Labels: labels}
 	orders.Add("Accepted", "accent", created)
 	outcomes = &layout.Chart{ID: "outcomes-by-minute", Title: "Orders ended per minute", Unit: "orders", Stacked: true, Labels: labels}
@@ -301,6 +316,7 @@ func (h *hour) charts() (orders, outcomes, byCode *layout.Chart) {
 	if h.Refused == 0 {
 		return orders, outcomes, nil
 	}
+
 	byCode = &layout.Chart{ID: "refusals-by-code", Title: "Requests refused in these 60 minutes, by error code", Unit: "requests", Across: true}
 	counts := make([]int64, min(len(h.byCode), rankedCodes+1))
 	for i, code := range h.ranked() {
@@ -312,7 +328,9 @@ func (h *hour) charts() (orders, outcomes, byCode *layout.Chart) {
 		}
 		counts[min(i, rankedCodes)] += h.byCode[code]
 	}
+
 	byCode.Add("Refused", "warn", counts)
+
 	return orders, outcomes, byCode
 }
 
@@ -345,23 +363,28 @@ func (s *seen) systemConcerns() (list []concern) {
 		}
 		list = append(list, c)
 	}
+
 	if !s.History {
 		list = append(list, concern{Tone: "bad", State: "unavailable", Subject: "ClickHouse",
 			Note: "It does not answer. What is live works on and what happens is kept for it; history, the search by store and the reports are unavailable."})
 	}
+
 	if s.Stats != nil && s.Stats.DeadLetters > 0 {
 		list = append(list, concern{Tone: "bad", State: "lost", Subject: layout.Plural(s.Stats.DeadLetters, "dead letter", "dead letters"),
 			Link: "/dead-letters", Note: "entries that no worker could read or handle"})
 	}
+
 	if s.NoOwner {
 		list = append(list, concern{Tone: "bad", State: "no owner", Subject: "Partitions",
 			Note: "No worker owns some of them: their orders do not move, and how many webhooks wait is not known."})
 	}
+
 	for _, w := range s.Workers {
 		if s.Overdue(w) {
 			list = append(list, concern{"warn", "behind", w.Name + " worker", "", layout.Plural(w.Lag.Entries, "entry waits", "entries wait"), w.Lag.Oldest})
 		}
 	}
+
 	return list
 }
 
@@ -378,18 +401,22 @@ func (s *seen) refusalConcerns() (list []concern) {
 			others, first = others+1, u.At
 		}
 	}
+
 	more := ""
 	if len(s.refused) == mostRefused {
 		more = "; there may be more"
 	}
+
 	if late > 0 {
 		list = append(list, concern{"bad", "late", layout.Plural(late, "late delivery", "late deliveries"), "/refused-updates",
 			"Delivered was reported after the order had ended: the amount may have been collected" + more, firstLate})
 	}
+
 	if others > 0 {
 		list = append(list, concern{"warn", "refused", layout.Plural(others, "refused update", "refused updates"), "/refused-updates",
 			"in the last 24 hours; each with its reason in the list" + more, first})
 	}
+
 	return list
 }
 
@@ -397,6 +424,7 @@ func (s *seen) endpointConcerns() (list []concern) {
 	if s.Endpoints == nil {
 		return nil
 	}
+
 	for _, e := range s.Endpoints.worst {
 		c := concern{"bad", string(e.State), "Webhooks of " + s.Endpoints.names.Of(e.Account, "account "), "/webhooks/" + e.Account.String(),
 			layout.Plural(e.Backlog, "event waits", "events wait"), e.StateSince}
@@ -407,9 +435,11 @@ func (s *seen) endpointConcerns() (list []concern) {
 		default:
 			continue
 		}
+
 		if e.Unknown {
 			c.Note = layout.Plural(e.Backlog, "event or more waits", "events or more wait")
 		}
+
 		switch {
 		case e.Backlog == 0 || e.NextAttempt.IsZero():
 		case e.NextAttempt.After(s.At):
@@ -417,8 +447,10 @@ func (s *seen) endpointConcerns() (list []concern) {
 		default:
 			c.Note += ", next attempt now"
 		}
+
 		list = append(list, c)
 	}
+
 	return list
 }
 
@@ -427,6 +459,7 @@ func (s *seen) partyConcerns() (list []concern) {
 	if s.accounts != nil {
 		inExcess = s.accounts.inExcess
 	}
+
 	for _, a := range inExcess {
 		note := "more than half of its requests are refused for its limits"
 		if a.Suspended {
@@ -434,12 +467,14 @@ func (s *seen) partyConcerns() (list []concern) {
 		}
 		list = append(list, concern{"warn", "in excess", a.Name, "/accounts/" + a.ID.String(), note, a.ExcessSince})
 	}
+
 	for _, f := range s.fleets {
 		state := layout.FleetState(f)
 		if note := fleetNotes[state]; note != "" {
 			list = append(list, concern{"warn", state, f.Name, "/fleets/" + f.ID.String(), note, time.Time{}})
 		}
 	}
+
 	return list
 }
 

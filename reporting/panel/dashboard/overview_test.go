@@ -22,10 +22,12 @@ func TestOverview_CountsWhatHappened(t *testing.T) {
 	for range 3 {
 		e.Vendor.Order("", time.Now())
 	}
+
 	e.Delivered(time.Now())
 	for range 5 {
 		e.Ledger.Limits.CountRefusal(delivery.CodeRateLimited)
 	}
+
 	e.Ledger.Limits.CountRefusal(delivery.CodeInvalidPhone)
 	must(t, e.Ledger.Limits.Flush(t.Context(), minute))
 	e.Decide()
@@ -53,6 +55,7 @@ func TestOverview_TellsWhichProgramsDoNotAnswer(t *testing.T) {
 	if e.pages.probe(t.Context()); !since().Equal(noticed) || noticed.IsZero() || !strings.Contains(a.Text, noticed.In(delivery.Istanbul).Format("2006-01-02T15:04:05")) {
 		t.Errorf("unavailable since %s, then %s", noticed, since())
 	}
+
 	e.pages.Programs[0].Ask, e.pages.Programs[2].Ask = ready, ready
 	e.pages.probe(t.Context())
 	e.get("/overview").Says("What answers: Redis, ClickHouse, gateway, worker-1, worker-2.")
@@ -70,6 +73,7 @@ func TestOverview_TellsWhatCouriersReportedInVain(t *testing.T) {
 	for range 2 {
 		e.Fail(e.Vendor.Order("", time.Now()), delivery.CustomerRefused, time.Now())
 	}
+
 	e.Decide()
 	e.get("/overview").Says("1 late delivery late", "the amount may have been collected", "2 refused updates refused").Links("/refused-updates").Hides("What answers")
 }
@@ -142,6 +146,7 @@ func TestOverview_HangingClickHouseHoldsUpNobody(t *testing.T) {
 	for range 15 {
 		all.Go(ask)
 	}
+
 	all.Wait()
 	var asked atomic.Int64
 	pinged.Read = func(context.Context) (bool, error) { asked.Add(1); <-t.Context().Done(); return false, nil }

@@ -20,12 +20,14 @@ func FuzzParseSearch(f *testing.F) {
 		"status=Failed&after=" + c.String(), "days=-1&after=AAAA", "status=overdue", "q=+%E2%80%8Bx+"} {
 		f.Add(seed)
 	}
+
 	now := time.UnixMilli(1_795_000_500_000)
 	f.Fuzz(func(t *testing.T, query string) {
 		values, err := url.ParseQuery(query)
 		if err != nil {
 			return
 		}
+
 		s, err := parseSearch(values, now)
 		if err != nil {
 			if delivery.CodeOf(err) != delivery.CodeValidationFailed {
@@ -33,9 +35,11 @@ func FuzzParseSearch(f *testing.F) {
 			}
 			return
 		}
+
 		if s.since.After(now) || s.days < 1 || s.days > longest {
 			t.Errorf("%q: %d days since %s", query, s.days, s.since)
 		}
+
 		u, err := url.Parse(s.address(s.after))
 		if err != nil {
 			t.Fatal(err)
@@ -44,6 +48,7 @@ func FuzzParseSearch(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q became %q: %v", query, u, err)
 		}
+
 		if again.address(again.after) != s.address(s.after) {
 			t.Errorf("%q became %q and then %q", query, s.address(s.after), again.address(again.after))
 		}
@@ -57,6 +62,7 @@ func TestFoldedStore_IsWhatFoldNameMakes(t *testing.T) {
 	for r := rune('!'); r <= '\u017f'; r++ { // Latin, with the Turkish letters
 		names = append(names, "x"+string(r)+"I")
 	}
+
 	sql, err := queries.ReadFile("sql/orders.sql")
 	must(t, err)
 	_, expression, _ := strings.Cut(string(sql), "WITH ")
@@ -66,10 +72,12 @@ func TestFoldedStore_IsWhatFoldNameMakes(t *testing.T) {
 		folded = append(folded, "")
 		return rows.Scan(&folded[len(folded)-1])
 	}, clickhouse.Named("names", names))
+
 	must(t, err)
 	if len(folded) != len(names) {
 		t.Fatalf("%d of %d names", len(folded), len(names))
 	}
+
 	for i, name := range names {
 		if want := delivery.FoldName(name); folded[i] != want {
 			t.Errorf("%q: ClickHouse has %q, Go %q", name, folded[i], want)

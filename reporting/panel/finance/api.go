@@ -42,6 +42,7 @@ func (p *Pages) apiRoutes(mux *http.ServeMux) {
 	for _, kind := range []string{closing.KindHold, closing.KindRelease, closing.KindClose} {
 		p.Handle(mux, "POST "+BooksPath+"/months/{month}/"+kind, p.acceptDecision(kind), auth.Closer)
 	}
+
 	for _, kind := range []string{closing.KindCorrection, closing.KindDispute, closing.KindSetAside} {
 		p.Handle(mux, "POST "+BooksPath+"/"+kind, p.acceptDecision(kind), auth.Closer)
 	}
@@ -59,6 +60,7 @@ func (p *Pages) answerBooks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return refusalOf(err)
 	}
+
 	return writeData(w, http.StatusOK, v)
 }
 
@@ -77,6 +79,7 @@ func (p *Pages) acceptDecision(kind string) layout.Handler {
 		if err != nil {
 			return err
 		}
+
 		task, err := p.start(r, d)
 		neverBegan := err != nil && !task.HasEnded()
 		if neverBegan || closing.IsRefusal(err) {
@@ -87,6 +90,7 @@ func (p *Pages) acceptDecision(kind string) layout.Handler {
 		if task.HasEnded() {
 			return writeData(w, http.StatusOK, task)
 		}
+
 		return writeData(w, http.StatusAccepted, task)
 	}
 }
@@ -102,10 +106,12 @@ func decisionOf(r *http.Request, kind string) (closing.Decision, error) {
 			return d, err
 		}
 	}
+
 	d.Note, err = noteOf(r)
 	if err != nil {
 		return d, err
 	}
+
 	for _, text := range r.PostForm["order"] {
 		id, err := delivery.ParseOrderID(text)
 		if err != nil {
@@ -123,6 +129,7 @@ func decisionOf(r *http.Request, kind string) (closing.Decision, error) {
 	if len(d.Orders) == 0 {
 		return d, layout.Invalid("Nothing was booked.", delivery.FieldError{Field: "order", Message: "choose those to book"})
 	}
+
 	return d, nil
 }
 
@@ -153,6 +160,7 @@ func writeData(w http.ResponseWriter, status int, data any) error {
 	if err != nil {
 		return fmt.Errorf("encode an answer: %w", err)
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // the client may have gone

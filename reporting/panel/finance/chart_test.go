@@ -12,6 +12,7 @@ import (
 
 func TestBars_AreDaysThenMonthsThenYears(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		from, to, every, first, last string
 		bars                         int
@@ -31,6 +32,7 @@ func TestBars_AreDaysThenMonthsThenYears(t *testing.T) {
 		if every != c.every || len(labels) != c.bars || labels[0] != c.first || labels[len(labels)-1] != c.last {
 			t.Errorf("%s to %s: %d %ss, %v", c.from, c.to, len(labels), every, labels[:min(3, len(labels))])
 		}
+
 		for day := p.From; day <= p.To; day++ {
 			if !slices.Contains(labels, label(day)) {
 				t.Errorf("%s to %s: %s is in none of %v", c.from, c.to, day, labels)
@@ -41,6 +43,7 @@ func TestBars_AreDaysThenMonthsThenYears(t *testing.T) {
 
 func TestOutcomes_ShowTheLargestFleetsAndTheRestTogether(t *testing.T) {
 	t.Parallel()
+
 	o := &reports.Outline{}
 	for i := range 30 {
 		for range 2 { // two months
@@ -51,17 +54,20 @@ func TestOutcomes_ShowTheLargestFleetsAndTheRestTogether(t *testing.T) {
 			o.Pieces = append(o.Pieces, reports.Piece{By: []string{fmt.Sprintf("fleet-%02d", i), ""}, Summary: reports.Summary{Rows: 1, Totals: totals}})
 		}
 	}
+
 	known := &directory{Fleets: layout.Names{"fleet-29": "Hızlı Kurye"}}
 	c := outcomes(o, known)
 	if len(c.Labels) != maxFleets || c.Labels[0] != "Hızlı Kurye" || c.Labels[maxFleets-1] != "19 others" {
 		t.Errorf("%q", c.Labels)
 	}
+
 	sum := 0.0
 	for _, s := range c.Series {
 		for _, n := range s.Values {
 			sum += n
 		}
 	}
+
 	if want := float64(2 * (29*30/2 + 30 + 30)); sum != want {
 		t.Errorf("%v orders are drawn, want %v", sum, want)
 	}
@@ -72,6 +78,7 @@ func TestOutcomes_ShowTheLargestFleetsAndTheRestTogether(t *testing.T) {
 
 func TestShortcuts_AreWholePeriods(t *testing.T) {
 	t.Parallel()
+
 	for now, want := range map[string][5]string{
 		"2026-11-22 12:00:00.000": {"2026-11-22..2026-11-22", "2026-11-21..2026-11-21", "2026-11-16..2026-11-22", "2026-11-01..2026-11-22", "2026-10-01..2026-10-31"},
 		"2028-03-01 00:00:00.000": {"2028-03-01..2028-03-01", "2028-02-29..2028-02-29", "2028-02-24..2028-03-01", "2028-03-01..2028-03-01", "2028-02-01..2028-02-29"},
@@ -87,6 +94,7 @@ func TestShortcuts_AreWholePeriods(t *testing.T) {
 			}
 		}
 	}
+
 	f := filters{}
 	f.Typed.From, f.Typed.To = "2026-11-01", "2026-11-22"
 	for _, l := range f.shortcuts("/payments", local("2026-11-22 12:00:00.000")) {

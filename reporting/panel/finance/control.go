@@ -43,11 +43,13 @@ func (p *Pages) readControl(ctx context.Context, v *view) error {
 	if err != nil {
 		return err
 	}
+
 	v.Stores, v.Books = p.stores(ctx, v.Filters.params.Account), p.booksOf(ctx, &v.Filters.params)
 	v.Read, v.Rows = true, int64(len(lines))
 	v.Control = controlViewOf(lines, v.Filters)
 	v.Control.Last = p.lastReconciled(ctx)
 	v.Table = newTable(control, v.known, nil, lines)
+
 	return nil
 }
 
@@ -62,6 +64,7 @@ func resultOf(lines [][]reports.Cell) string {
 			result = changing
 		}
 	}
+
 	return result
 }
 
@@ -71,18 +74,21 @@ func controlViewOf(lines [][]reports.Cell, f filters) *controlView {
 	for _, line := range lines {
 		named[line[control.Column("line")].Text] = line
 	}
+
 	for _, line := range lines {
 		name, rows := line[control.Column("line")].Text, line[control.Column("rows")]
 		c.Empty = c.Empty && (!rows.Given || rows.Number == 0)
 		if line[control.Column("ties")].Text == tiesNo {
 			c.compare(name, named)
 		}
+
 		r, found := reports.Find(name)
 		if sum := line[control.Column("sha256")].Text; found && sum != "" {
 			c.Digests = append(c.Digests, digest{Title: r.Title, SHA256: sum,
 				Address: address("/reports/"+r.Name+".csv", f.Typed) + "&plain=1"}) // the period is always given
 		}
 	}
+
 	return c
 }
 
@@ -94,6 +100,7 @@ func (c *controlView) compare(name string, named map[string][]reports.Cell) {
 		if column.Key == "created" {
 			compared = "order-ledger"
 		}
+
 		is, other := named[name][i], named[compared]
 		if column.Numeric() && column.Key != "rows" && is.Given && other != nil && other[i].Given && other[i].Number != is.Number {
 			c.Differences = append(c.Differences, difference{Line: lineNames[name][0], Figure: column.Heading, Is: write(column.Kind, is.Number),
@@ -128,6 +135,7 @@ func (p *Pages) serveBalance(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	p.findNames(r.Context(), &directory{}, &f.params)
 	t := balanceOf(f)
 	err = p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
@@ -135,6 +143,7 @@ func (p *Pages) serveBalance(w http.ResponseWriter, r *http.Request) error {
 		t.Result, t.Last = resultOf(lines), p.lastReconciled(ctx)
 		return err
 	})
+
 	var refused *delivery.Error
 	var wrong reports.ParamErrors
 	switch {
@@ -147,6 +156,7 @@ func (p *Pages) serveBalance(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	}
+
 	return p.Part(w, r, "balance", t)
 }
 
@@ -165,6 +175,7 @@ func readFilters(r *http.Request, known *directory, now time.Time) (f filters, e
 	if err != nil {
 		return filters{}, delivery.Refuse(delivery.CodeMalformedRequest, "the address cannot be read")
 	}
+
 	var wrong reports.ParamErrors
 	f.Typed, wrong = reports.ReadValues(query, "filter", "page")
 	f.Typed = f.Typed.Map(func(value string) string { return layout.Beginning(value, maxTyped) })
@@ -173,11 +184,14 @@ func readFilters(r *http.Request, known *directory, now time.Time) (f filters, e
 	if len(wrong) == 0 {
 		f.params, err = values.Parse(now)
 	}
+
 	if len(wrong) > 0 || errors.As(err, &wrong) {
 		return f.refuse(), layout.Invalid(senseless, wrong...)
 	}
+
 	f.Typed = values
 	f.Typed.From, f.Typed.To = f.params.From.String(), f.params.To.String()
+
 	return f, err
 }
 
@@ -211,6 +225,7 @@ func (f *filters) shortcuts(path string, now time.Time) []layout.Link {
 		v.From, v.To = s.from.String(), s.to.String()
 		links = append(links, layout.Link{Name: s.name, Address: address(path, v), Current: v == f.Typed})
 	}
+
 	return links
 }
 
@@ -243,15 +258,18 @@ func (p *Pages) directory(ctx context.Context, account string) *directory {
 		d.accountsRead = err == nil
 		return err
 	})
+
 	read(&group, &d.few, func() (layout.Names, error) { return p.Lists.Few.Get(ctx) })
 	read(&group, &d.Fleets, func() (layout.Names, error) { return p.Lists.FleetNames(ctx) })
 	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		p.Log.Warn("names cannot be read; the filters take ids", "error", err)
 	}
+
 	if chosen != nil {
 		d.found = chosen.ID.String()
 		d.Accounts[d.found] = chosen.Name
 	}
+
 	return &d
 }
 
@@ -268,6 +286,7 @@ func (p *Pages) addAccounts(ctx context.Context, d *directory, report *reports.R
 	if column < 0 {
 		return
 	}
+
 	var ids []delivery.AccountID
 	for _, row := range rows {
 		id, err := delivery.ParseAccountID(row[column].Text)
@@ -282,9 +301,11 @@ func (p *Pages) addAccounts(ctx context.Context, d *directory, report *reports.R
 	if err != nil {
 		p.Log.Warn("names of accounts cannot be read; their ids are shown", "error", err)
 	}
+
 	if d.Accounts == nil {
 		d.Accounts = layout.Names{}
 	}
+
 	maps.Copy(d.Accounts, names)
 }
 
@@ -303,6 +324,7 @@ func (p *Pages) Named(ctx context.Context, v reports.Values, now time.Time) (par
 	if v.Account != "" || v.Fleet != "" {
 		known = p.directory(ctx, v.Account)
 	}
+
 	if params, err = known.named(v).Parse(now); err != nil {
 		return reports.Params{}, nil, err
 	}
@@ -321,12 +343,14 @@ func (p *Pages) findNames(ctx context.Context, known *directory, params *reports
 		unknown = &delivery.FieldError{Field: what, Message: "Unknown " + what + ": no " + what + " has the id " + id.String() + "."}
 		return ""
 	}
+
 	params.AccountName = find("account", params.Account, known.Accounts, known.knowsAccounts())
 	params.FleetName = find("fleet", params.Fleet, known.Fleets, len(known.Fleets) > 0)
 	id, found := p.storeID(ctx, params.Account, params.Store)
 	if params.Store = id; !found {
 		unknown = &delivery.FieldError{Field: "store", Message: "Unknown store: no store has the id or the name “" + id + "”. Ids are compared letter by letter, capitals included."}
 	}
+
 	return unknown
 }
 
@@ -348,6 +372,7 @@ func (p *Pages) storeID(ctx context.Context, account delivery.AccountID, typed s
 	if typed == "" || !utf8.ValidString(typed) {
 		return typed, true
 	}
+
 	found, more, ok := p.findStores(ctx, ledger.StoreFilter{Account: account, Text: typed}, maxStores)
 	folded, ids := delivery.FoldName(typed), map[string]bool{}
 	for _, s := range found {
@@ -358,9 +383,11 @@ func (p *Pages) storeID(ctx context.Context, account delivery.AccountID, typed s
 			ids[s.ExternalID], id = true, s.ExternalID
 		}
 	}
+
 	if len(ids) == 1 && !more {
 		return id, true
 	}
+
 	return typed, more || !ok
 }
 
@@ -369,6 +396,7 @@ func (p *Pages) stores(ctx context.Context, account delivery.AccountID) (stores 
 	if account.IsZero() {
 		return nil
 	}
+
 	found, _, _ := p.findStores(ctx, ledger.StoreFilter{Account: account}, maxChoices)
 	for _, s := range found {
 		stores = append(stores, layout.Choice{Value: s.ExternalID, Name: s.Name})

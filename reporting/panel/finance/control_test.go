@@ -17,6 +17,7 @@ import (
 
 func TestControlTotals_TieAndHaveTheDigestOfEachFile(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.november(100)
 	for _, query := range []string{november + "&account=" + e.account.String(), "from=2031-01-01&to=2031-01-31"} {
@@ -25,9 +26,11 @@ func TestControlTotals_TieAndHaveTheDigestOfEachFile(t *testing.T) {
 		if strings.Contains(query, "2031") {
 			said = "There is nothing to compare: this period lies in the future."
 		}
+
 		if done := testenv.All(d.Tree(), "div", "done"); len(done) != 1 || !strings.HasPrefix(testenv.Words(done[0]), said) {
 			t.Errorf("%s: not said: %s", query, said)
 		}
+
 		for _, name := range []string{"Order ledger", "Expected collections", "Fleet statement", "Exceptions"} {
 			address := ""
 			for _, a := range testenv.All(d.Tree(), "a") {
@@ -35,19 +38,23 @@ func TestControlTotals_TieAndHaveTheDigestOfEachFile(t *testing.T) {
 					address = testenv.Attribute(a, "href")
 				}
 			}
+
 			sum := fmt.Sprintf("%x", sha256.Sum256([]byte(e.client.Get(address).Text)))
 			if !strings.Contains(testenv.Words(d.Tree()), sum) {
 				t.Errorf("%s: the digest of %s is not that of %s", query, name, address)
 			}
 		}
+
 		if command := testenv.Words(testenv.All(d.Tree(), "pre")[0]); !strings.HasPrefix(command, "reporting reconcile --from 20") || strings.Contains(command, "--account") != strings.Contains(query, "account") {
 			t.Errorf("%s", command)
 		}
+
 		tie := e.page("/payments/ties?" + query)
 		if tile := tie.ByID("ties"); testenv.Attribute(tile, "class") != "tile good" || !strings.HasPrefix(testenv.Words(tile), "Control totalsThe reports balance") {
 			t.Errorf("the tile says %q", testenv.Words(tile))
 		}
 	}
+
 	// The page is there at once and fetches what takes long; without scripts a link
 	// leads there.
 	d := e.page("/payments/control-totals?" + november)
@@ -55,6 +62,7 @@ func TestControlTotals_TieAndHaveTheDigestOfEachFile(t *testing.T) {
 	if testenv.Attribute(d.ByID("totals"), "hx-trigger") != "load" || d.Link("Show the control totals") != part || d.ByID("rows") != nil {
 		t.Fatalf("the page has %v", d.ByID("totals").Attr)
 	}
+
 	e.client.Get(part, "HX-Request: true").Want(200, "The reports balance.").Lacks("<html")
 	e.client.Get("/payments/control-totals/lines?from=x").Want(http.StatusUnprocessableEntity)
 }
@@ -62,6 +70,7 @@ func TestControlTotals_TieAndHaveTheDigestOfEachFile(t *testing.T) {
 // A row whose end was lost is still delivered by its day, but does not end.
 func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.november(200)
 	corrupt := e.order(5000, local("2026-11-15 12:00:00.000"))
@@ -75,24 +84,29 @@ func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 	if len(alerts) != 1 {
 		t.Fatalf("%d alerts", len(alerts))
 	}
+
 	said := testenv.Words(alerts[0])
 	for _, want := range []string{"The reports do not balance.", "Expected collections, Cash expected: ", "Expected collections, Delivered: ", "while Ended in the period has"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in %q", want, said)
 		}
 	}
+
 	lines := map[string]string{}
 	for _, row := range d.rows() {
 		name, _, _ := strings.Cut(row[0], "|")
 		lines[name] = row[1]
 	}
+
 	if lines["Expected collections"] != "no" || lines["Fleet statement"] != "yes" || lines["Carried in"] != "not compared" || len(lines) != 7 {
 		t.Errorf("ties: %v", lines)
 	}
+
 	tile := e.page("/payments/ties?" + november).ByID("ties")
 	if testenv.Attribute(tile, "class") != "tile bad" || !strings.Contains(testenv.Words(tile), "They do not balance") {
 		t.Errorf("the tile says %q", testenv.Words(tile))
 	}
+
 	// The summary asks for the tile by itself, and leads to the page without scripts.
 	d = e.page("/payments?" + november)
 	tile = d.ByID("ties")
@@ -100,6 +114,7 @@ func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 		!strings.HasPrefix(d.Link("See whether they balance"), "/payments/control-totals?") {
 		t.Errorf("the summary's tile: %v %s", tile.Attr, d.Link("See whether they balance"))
 	}
+
 	if shown := testenv.Words(e.page("/payments/control-totals/lines?from=2026-11-16&to=2026-11-30").ByID("rows")); shown != "Line by line" {
 		t.Errorf("%q", shown)
 	}
@@ -109,6 +124,7 @@ func TestControlTotals_SayWhatDoesNotTie(t *testing.T) {
 // with nothing.
 func TestControlView_ComparesEachFigureWithTheRightLine(t *testing.T) {
 	t.Parallel()
+
 	line := func(rows, created, delivered int64) []reports.Cell {
 		cells := make([]reports.Cell, len(control.Columns))
 		for key, n := range map[string]int64{"rows": rows, "created": created, "delivered": delivered} {
@@ -116,6 +132,7 @@ func TestControlView_ComparesEachFigureWithTheRightLine(t *testing.T) {
 		}
 		return cells
 	}
+
 	ended := line(0, 0, 30)
 	ended[control.Column("created")] = reports.Cell{} // it has none
 	named := map[string][]reports.Cell{"order-ledger": line(1, 20, 29), "ended-in-period": ended, "fleet-statement": line(3, 21, 31)}
@@ -135,6 +152,7 @@ func TestControlView_ComparesEachFigureWithTheRightLine(t *testing.T) {
 // What was found is coloured, and nothing else.
 func TestReconciled_SaysWhatWasComparedAndFound(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.november(3)
 	said := func() string {
@@ -143,6 +161,7 @@ func TestReconciled_SaysWhatWasComparedAndFound(t *testing.T) {
 	if got := said(); got != "Redis and ClickHouse: not compared yet, or that cannot be read now." {
 		t.Error(got)
 	}
+
 	day := func(d int) time.Time { return time.Date(2026, 11, d, 0, 0, 0, 0, time.UTC) }
 	for i, c := range []struct {
 		last  archive.Reconciliation
@@ -158,6 +177,7 @@ func TestReconciled_SaysWhatWasComparedAndFound(t *testing.T) {
 		if got := said(); got != "Redis and ClickHouse: "+c.want+" Orders of today are compared when the day is over." {
 			t.Error(got)
 		}
+
 		p := page{e.client.Get("/payments/control-totals/lines?" + november).Want(200)}.ByID("reconciled")
 		if pills := testenv.All(p, "span", "pill"); len(pills) != c.pills || len(testenv.All(p, "strong")) > 0 {
 			t.Errorf("%s: %d marks", c.want, len(pills))
@@ -167,11 +187,13 @@ func TestReconciled_SaysWhatWasComparedAndFound(t *testing.T) {
 
 func TestTies_AreReadAtOnceOnlyWhereThatIsCheap(t *testing.T) {
 	t.Parallel()
+
 	f := filters{}
 	f.Typed.From = "2026-11-01"
 	if ties := balanceOf(f); ties.AtOnce || ties.Fragment != "/payments/ties?from=2026-11-01" || ties.Address != "/payments/control-totals?from=2026-11-01" {
 		t.Errorf("%+v", ties)
 	}
+
 	e := newEnv(t)
 	e.november(3)
 	lines, err := reports.ControlLines(t.Context(), e.Archive, mustParams(t, "2026-11-01", "2026-11-30"))
@@ -183,6 +205,7 @@ func TestTies_AreReadAtOnceOnlyWhereThatIsCheap(t *testing.T) {
 			t.Errorf("%s: %s", said, got)
 		}
 	}
+
 	lines[4][ties].Text, lines[5][ties].Text = "changing", "no"
 	if got := resultOf(lines); got != differs {
 		t.Errorf("changing and no: %s", got)

@@ -31,9 +31,11 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 		fmt.Fprintf(w, `{"success":%t,"message":"url must be https","data":%s}`, status == 200, data)
 	}
+
 	if r.Method != http.MethodGet {
 		g.operators = append(g.operators, r.Method+" "+r.Header.Get("X-Operator"))
 	}
+
 	var body struct{ URL string }
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	switch {
@@ -59,6 +61,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestDelivery_ReceiverIsSetAndRemovedByAClosersForm(t *testing.T) {
 	t.Parallel()
+
 	e, g := newEnv(t), new(gateway)
 	server := httptest.NewServer(g)
 	t.Cleanup(server.Close)
@@ -72,14 +75,17 @@ func TestDelivery_ReceiverIsSetAndRemovedByAClosersForm(t *testing.T) {
 		ayse.Post(action, url.Values{"csrf": proof, "once": {"1"}, "url": {"https://erp.example"}}).Want(http.StatusForbidden)
 		e.client.Post(action, url.Values{"once": {"1"}, "url": {"https://erp.example"}}).Want(http.StatusForbidden)
 	}
+
 	a := cem.Post(set, fill(cem, deliveryPath, set, "url", "http://erp.example")).Want(422).Says("must be https")
 	if a.ByID("url-fault") == nil || a.Form(set, "", "").Get("url") != "http://erp.example" {
 		t.Error("what was typed is not shown again")
 	}
+
 	form := fill(cem, deliveryPath, set, "url", "https://erp.example")
 	for range 2 { // a double click gets the secret, too
 		cem.Post(set, form).Want(200, "whsec_once").Says("This is the only time that the secret is shown.", "https://erp.example", "healthy", "Waiting events 3")
 	}
+
 	ayse.Page(deliveryPath).Says("https://erp.example").Lacks("whsec_")
 	cem.Post(set, fill(cem, deliveryPath, set, "url", "https://erp2.example")).Leads(deliveryPath + "?done=receiver-moved")
 	cem.Post(remove, fill(cem, deliveryPath, remove)).Leads(deliveryPath + "?done=receiver-removed")
@@ -87,6 +93,7 @@ func TestDelivery_ReceiverIsSetAndRemovedByAClosersForm(t *testing.T) {
 	if got := fmt.Sprint(g.operators); got != "[PUT cem PUT cem PUT cem DELETE cem]" {
 		t.Error(got)
 	}
+
 	server.Close()
 	cem.Page(deliveryPath).Says("the gateway does not answer")
 	cem.Post(set, form).Want(200, "whsec_once") // the first answer
@@ -98,6 +105,7 @@ func TestDelivery_ReceiverIsSetAndRemovedByAClosersForm(t *testing.T) {
 // What is pending is shown with its last error, and what was delivered with when it was announced.
 func TestDelivery_ShowsWhatIsPendingAndWhy(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	server := httptest.NewServer(new(gateway))
 	t.Cleanup(server.Close)
@@ -120,12 +128,14 @@ func TestDelivery_ShowsWhatIsPendingAndWhy(t *testing.T) {
 			t.Errorf("pending: no %q in %s", want, pending)
 		}
 	}
+
 	delivered := testenv.Words(a.ByID("sets").Parent)
 	for _, want := range []string{"2026-11-02-daily-2erp3 Nov 2026 07:00:003 Nov 2026 07:01:000123456789ab…"} {
 		if !strings.Contains(delivered, want) {
 			t.Errorf("delivered: no %q in %s", want, delivered)
 		}
 	}
+
 	if n := strings.Count(pending, "2026-10-closing"); n != 2 || strings.Contains(pending+delivered, "2099") || strings.Contains(delivered, "closing") {
 		t.Errorf("pending: %s\ndelivered: %s", pending, delivered)
 	}
@@ -135,6 +145,7 @@ func TestDelivery_ShowsWhatIsPendingAndWhy(t *testing.T) {
 // it is. What such a target got, or is still announced, is shown like that of others.
 func TestDelivery_CountsWhatATargetThatIsGoneDidNotGet(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.pages.Targets = []string{"erp"}
 	at := time.Date(2026, 11, 3, 4, 0, 0, 0, time.UTC)

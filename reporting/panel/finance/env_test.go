@@ -52,6 +52,7 @@ func newEnvOn(t *testing.T, redis *testenv.Env) *env {
 	e.account = e.Vendor.Account
 	e.fleets = []delivery.FleetID{e.Fleet.ID, delivery.NewFleetID(), delivery.NewFleetID()}
 	e.serve(e.Archive)
+
 	return e
 }
 
@@ -77,6 +78,7 @@ func (e *env) serve(a *archive.Archive) {
 	for _, path := range []string{"/login", "/login.css"} {
 		mux.Handle(path, gate.Handler())
 	}
+
 	mux.Handle("/reports/", downloads.Handler(gate))
 	e.client = testenv.Serve(e.T, mux, testenv.AcceptHTML, panelenv.As("finance"))
 }
@@ -113,9 +115,11 @@ func (e *env) order(n int, created time.Time) archive.Order {
 		UpdatedAt: created, PaymentType: delivery.PaymentType(n % 4), OrderAmount: delivery.Money{Minor: int64(n*37+5) % 100_000, Set: true},
 		ID: delivery.MakeOrderID(n%16, delivery.DayOf(created), delivery.OrderDigest(account, external)),
 	}
+
 	if o.PaymentType == delivery.Cash || o.PaymentType == delivery.Card || n%11 == 0 {
 		o.Collection = o.OrderAmount
 	}
+
 	o.EndedAt = created.Add(30 * time.Minute)
 	switch {
 	case n%13 == 5:
@@ -127,6 +131,7 @@ func (e *env) order(n int, created time.Time) archive.Order {
 	default:
 		o.PickedUpAt, o.DeliveredAt = created.Add(10*time.Minute), o.EndedAt
 	}
+
 	return o
 }
 
@@ -192,6 +197,7 @@ func (p page) rows() (rows [][]string) {
 	if table == nil {
 		return nil
 	}
+
 	bodies := testenv.All(table, "tbody")
 	for _, tr := range testenv.All(bodies[len(bodies)-1], "tr") {
 		rows = append(rows, cellsOf(tr))
@@ -204,14 +210,17 @@ func cellsOf(tr *html.Node) (cells []string) {
 		if n.Type != html.ElementNode {
 			continue
 		}
+
 		var lines []string
 		for part := range n.Descendants() {
 			if part.Type == html.TextNode && strings.TrimSpace(part.Data) != "" {
 				lines = append(lines, strings.Join(strings.Fields(part.Data), " "))
 			}
 		}
+
 		cells = append(cells, strings.Join(lines, "|"))
 	}
+
 	return cells
 }
 
@@ -232,6 +241,7 @@ func (p page) totals() map[string]string {
 	if table == nil {
 		return map[string]string{}
 	}
+
 	for _, sums := range testenv.All(table, "tbody", "sums") {
 		return headed(table, cellsOf(testenv.All(sums, "tr")[0]))
 	}
@@ -244,6 +254,7 @@ func (p page) total() string {
 	if len(navs) == 0 {
 		return "0"
 	}
+
 	said := testenv.Words(testenv.All(navs[0], "span")[0])
 	if _, after, several := strings.Cut(said, " of "); several {
 		said = after

@@ -102,13 +102,16 @@ func (p *Pages) Routes(mux *http.ServeMux) {
 	} {
 		p.Handle(mux, "GET "+pattern, serve, auth.Finance)
 	}
+
 	forms := map[string]layout.Handler{unbookedPath + "/book": p.book, deliveryPath + "/url": p.setReceiver, deliveryPath + "/remove": p.removeReceiver}
 	for _, kind := range []string{closing.KindHold, closing.KindRelease, closing.KindClose} {
 		forms[monthsPath+"/{month}/"+kind] = p.decide(kind)
 	}
+
 	for _, kind := range []string{closing.KindDispute, closing.KindSetAside} {
 		forms[monthsPath+"/"+kind] = p.settle(kind)
 	}
+
 	p.apiRoutes(mux)
 	for pattern, act := range forms {
 		p.Handle(mux, "POST "+pattern, p.forms.Handler(act), auth.Closer)
@@ -130,10 +133,12 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
 	if lines {
 		name = control.Name
 	}
+
 	report, found := reports.Find(name)
 	if !found {
 		return delivery.Refuse(delivery.CodeNotFound, "there is no report of this name; there is %s", strings.Join(reports.Names(), ", "))
 	}
+
 	v, err := p.view(r, report)
 	switch {
 	case v == nil:
@@ -147,10 +152,12 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
 	default:
 		v.Lines = address(linesPath, v.Filters.Typed)
 	}
+
 	if errors.Is(err, delivery.ErrUnavailable) { // a page that says so and keeps its filters
 		p.Log.Warn("a page without figures", "report", report.Name, "error", err)
 		v.Lost, v.Read, v.Summary, v.Control, v.Charts, v.Kinds, err = true, false, false, nil, nil, nil, nil
 	}
+
 	var wrong reports.ParamErrors
 	switch {
 	case errors.As(err, &wrong):
@@ -161,6 +168,7 @@ func (p *Pages) serve(w http.ResponseWriter, r *http.Request) error {
 	case lines && r.Header.Get("HX-Request") != "":
 		return p.Part(w, r, "figures", v)
 	}
+
 	return p.show(w, r, v, nil)
 }
 
@@ -172,17 +180,21 @@ func (p *Pages) view(r *http.Request, report *reports.Report) (*view, error) {
 	if err != nil && !f.refused {
 		return nil, err
 	}
+
 	if err == nil && f.Typed.Kind != "" && !report.HasKinds() {
 		err = layout.Invalid(senseless, delivery.FieldError{Field: "kind", Message: "is a filter of exceptions only"})
 		f = f.refuse()
 	}
+
 	var unknown *delivery.FieldError
 	if !f.refused {
 		unknown = p.findNames(r.Context(), known, &f.params)
 		f.Typed.Store = f.params.Store
 	}
+
 	v := newView(report, f, known)
 	v.Unknown, v.roles = unknown, auth.IdentityOf(r.Context()).Roles
+
 	return v, err
 }
 
@@ -206,6 +218,7 @@ func (p *Pages) within(ctx context.Context, free *semaphore.Weighted, limit time
 	if free.Acquire(waiting, 1) != nil {
 		return context.Cause(waiting)
 	}
+
 	defer free.Release(1)
 	limited, cancel := context.WithTimeoutCause(ctx, limit, delivery.Refuse(delivery.CodeServiceUnavailable,
 		"this takes too long here; ask for a shorter period, or download the report"))
@@ -213,6 +226,7 @@ func (p *Pages) within(ctx context.Context, free *semaphore.Weighted, limit time
 	if err := do(limited); err != nil {
 		return cmp.Or(context.Cause(limited), err)
 	}
+
 	return nil
 }
 
@@ -282,20 +296,24 @@ func newView(r *reports.Report, f filters, known *directory) *view {
 	if r.HasKinds() {
 		v.KindChoices = reports.ExceptionKinds()
 	}
+
 	if f.refused {
 		return v
 	}
+
 	v.Future = f.params.From > reports.DayOf(time.Now())
 	v.Filtered = len(f.params.Filters()) > 0
 	v.Period = f.params.From.Text()
 	if f.params.To != f.params.From {
 		v.Period += " to " + f.params.To.Text()
 	}
+
 	for _, d := range []struct{ name, extension, query string }{
 		{"XLSX", ".xlsx", ""}, {"CSV with ;", ".csv", ""}, {"CSV with ,", ".csv", "&comma=1"}, {"JSON", ".json", ""},
 	} { // the period is always given
 		v.Downloads = append(v.Downloads, layout.Link{Name: d.name, Address: address("/reports/"+r.Name+d.extension, f.Typed) + d.query})
 	}
+
 	return v
 }
 
@@ -317,6 +335,7 @@ func (p *Pages) readReport(ctx context.Context, v *view) error {
 	if v.Report.HasKinds() {
 		read(group, &v.Orders, func() (int64, error) { return reports.CountOrders(ctx, p.archive, v.Filters.params) })
 	}
+
 	v.Balance = balanceOf(v.Filters)
 	var found, ended *reports.Outline // exceptions, and fleets' outcomes
 	if v.Report == summary {
@@ -329,23 +348,29 @@ func (p *Pages) readReport(ctx context.Context, v *view) error {
 			return nil
 		})
 	}
+
 	group.Go(func() error {
 		v.Stores, v.Books = p.stores(ctx, v.Filters.params.Account), p.booksOf(ctx, &v.Filters.params)
 		return nil
 	})
+
 	if err := group.Wait(); err != nil {
 		return err
 	}
+
 	v.Read = true
 	if v.Report != summary {
 		return nil
 	}
+
 	chart := outcomes(ended, v.known)
 	if len(chart.Labels) > 0 {
 		v.Charts = append(v.Charts, chart)
 	}
+
 	v.Exceptions, v.Balance.AtOnce = found.Rows, v.Rows <= atOnceRows
 	v.Summary = v.Rows > 0 || v.Exceptions > 0 || len(chart.Labels) > 0
+
 	return nil
 }
 
@@ -362,20 +387,24 @@ func (p *Pages) readTable(ctx context.Context, v *view) error {
 	if err != nil {
 		return err
 	}
+
 	v.Rows, v.totals = o.Rows, o.Summary
 	if o.Rows == 0 {
 		return nil
 	}
+
 	v.Paging = layout.NewPager(int(o.Rows), pageRows, v.Filters.page, pathOf(v.Report), v.Filters.Typed.Query())
 	rows, err := o.Page(ctx, p.archive, int64(v.Paging.First-1), pageRows)
 	if err != nil {
 		return err
 	}
+
 	p.addAccounts(ctx, v.known, v.Report, rows)
 	v.Table = newTable(v.Report, v.known, v.roles, rows)
 	v.Table.total(o.Summary)
 	v.Fleets = v.subtotals(o, reports.DayOf(time.Now()))
 	v.MadeOf = balance(v.Report, o.Summary)
 	v.chart(o)
+
 	return nil
 }

@@ -73,9 +73,11 @@ func (p *Pages) showBooks(w http.ResponseWriter, r *http.Request, name, title st
 		p.Log.Warn("a page without the books", "page", name, "error", err)
 		*lost, err = true, nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	status := 0
 	if closing.IsRefusal(refused) {
 		status, refused = http.StatusConflict, delivery.Refuse(delivery.CodeValidationFailed, "Nothing was done: %s.", refused)
@@ -84,6 +86,7 @@ func (p *Pages) showBooks(w http.ResponseWriter, r *http.Request, name, title st
 		refused = delivery.Refuse(delivery.CodeServiceUnavailable, "It is not known whether this was done, because %s does not answer in time. Look at what the page shows now, then send it again if need be.",
 			map[bool]string{true: "the gateway", false: "Redis or ClickHouse"}[name == "delivery"])
 	}
+
 	return p.Show(w, r, name, layout.View{Title: title, Data: v, Refused: refused, Status: status, Plain: true})
 }
 
@@ -129,7 +132,9 @@ func closedMonths(l *closing.Log) []closedMonth {
 			}
 		}
 	}
+
 	slices.Reverse(months)
+
 	return months
 }
 
@@ -144,16 +149,19 @@ func (p *Pages) showMonths(w http.ResponseWriter, r *http.Request, refused error
 		Disputed *closing.Entry
 		Mine     bool // who looks disputes the rows
 	}{booksView: newBooksView(r, monthsPath)}
+
 	err := p.within(r.Context(), p.reading, p.pageLimit, func(ctx context.Context) error {
 		l, err := p.books.Read(ctx)
 		if err != nil {
 			return err
 		}
+
 		v.Months, v.Held, v.Next = closedMonths(l), l.Held, l.NextMonth(p.books.Now())
 		v.Foreign, v.Unnamed, v.Disputed = l.Foreign.First, l.Foreign.Unnamed(), l.Disputed
 		v.Mine = l.Disputed != nil && l.Disputed.By == auth.IdentityOf(ctx).Name
 		return p.showTask(ctx, &v.booksView)
 	})
+
 	return p.showBooks(w, r, "months", "Months", v, &v.Lost, err, refused)
 }
 
@@ -163,6 +171,7 @@ func (p *Pages) showTask(ctx context.Context, v *booksView) error {
 	if err != nil {
 		return err
 	}
+
 	isShown := task.ID != "" && (!task.HasEnded() || p.books.Now().Sub(task.Ended) < taskShown)
 	if isShown {
 		v.Task, v.Interrupted = &task, task.IsInterrupted(p.books.Now())
@@ -176,25 +185,31 @@ func (p *Pages) serveClosings(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	type sealed struct {
 		Seal     string          `json:"seal"`
 		Sealed   string          `json:"sealed"`
 		Manifest json.RawMessage `json:"manifest"`
 	}
+
 	entries := []sealed{}
 	for i := range l.Entries {
 		entries = append(entries, sealed{l.Entries[i].Seal, l.Entries[i].JSON, json.RawMessage(l.Entries[i].JSON)})
 	}
+
 	var held any // the manifest of the hold
 	if l.Held != nil {
 		held = json.RawMessage(l.Held.JSON)
 	}
+
 	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(closingsLimit)); err != nil {
 		return fmt.Errorf("bound a write: %w", err)
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{ // the client may have gone
 		"success": true, "data": map[string]any{"months": closedMonths(l), "held": held, "entries": entries}})
+
 	return nil
 }
 
@@ -251,6 +266,7 @@ func (v *monthView) corrections(l *closing.Log) {
 			}
 		}
 	}
+
 	v.More = max(len(v.In), len(v.Of)) > rowsShown
 	v.In, v.Of = v.In[:min(len(v.In), rowsShown)], v.Of[:min(len(v.Of), rowsShown)]
 }
@@ -278,6 +294,7 @@ func (p *Pages) showMonth(w http.ResponseWriter, r *http.Request, refused error)
 	if err != nil {
 		return err
 	}
+
 	v := &monthView{booksView: newBooksView(r, monthsPath), Month: m, Todos: todos}
 	err = p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
 		l, err := p.books.Read(ctx)
@@ -287,6 +304,7 @@ func (p *Pages) showMonth(w http.ResponseWriter, r *http.Request, refused error)
 		if err := p.showTask(ctx, &v.booksView); err != nil {
 			return err
 		}
+
 		v.corrections(l)
 		v.State, v.Closed = l.State(m), l.Closing(m)
 		switch {
@@ -302,10 +320,13 @@ func (p *Pages) showMonth(w http.ResponseWriter, r *http.Request, refused error)
 			v.Changed = now != l.Held.HeldDigest(m)
 			return err
 		}
+
 		v.Checklist, err = p.books.Checklist(ctx, l, m)
 		v.Refused = slices.ContainsFunc(v.Checklist, func(c closing.Check) bool { return !c.OK && !c.NeedsNote })
+
 		return err
 	})
+
 	return p.showBooks(w, r, "month", m.Name(), v, &v.Lost, err, refused)
 }
 
@@ -317,12 +338,14 @@ func (v *monthView) manifest() {
 		for i := range line {
 			line[i].Number, line[i].Given = s.Figures[control.Columns[i].Key]
 		}
+
 		line[control.Column("line")].Text, line[control.Column("ties")].Text = s.Line, s.Ties
 		lines = append(lines, line)
 		if r, found := reports.Find(s.Line); found && s.SHA256 != "" {
 			v.Digests = append(v.Digests, digest{Title: r.Title, SHA256: s.SHA256, Address: v.Address(r.Name, ".csv") + "&plain=1"})
 		}
 	}
+
 	v.Control = newTable(control, &directory{}, nil, lines)
 }
 
@@ -344,9 +367,11 @@ func (p *Pages) decide(kind string) layout.Handler {
 			d.Held = cmp.Or(d.Held, closing.NoHold) // what is released or closed is the hold that the page showed
 			task, err = p.start(r, d)
 		}
+
 		if err != nil {
 			return p.showMonth(w, r, err)
 		}
+
 		return layout.Redirect(w, r, monthsPath+"/"+d.Month.String(), doneOf(task, kind))
 	}
 }
@@ -367,6 +392,7 @@ func (p *Pages) settle(kind string) layout.Handler {
 		if err == nil {
 			task, err = p.start(r, d)
 		}
+
 		if err != nil {
 			return p.showMonths(w, r, err)
 		}
@@ -381,12 +407,15 @@ func (p *Pages) showUnbooked(w http.ResponseWriter, r *http.Request, refused err
 		Left      []closing.Unexplained
 		More      bool
 	}{booksView: newBooksView(r, monthsPath)}
+
 	err := p.within(r.Context(), p.digesting, digestLimit, func(ctx context.Context) error {
 		var err error
 		v.Explained, v.Left, err = p.books.Unbooked(ctx)
 		return err
 	})
+
 	v.More, v.Left = len(v.Left) > rowsShown, v.Left[:min(len(v.Left), rowsShown)]
+
 	return p.showBooks(w, r, "unbooked", "Not booked yet", v, &v.Lost, err, refused)
 }
 
@@ -397,6 +426,7 @@ func (p *Pages) book(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		task, err = p.start(r, d)
 	}
+
 	if err != nil {
 		return p.showUnbooked(w, r, err)
 	}
@@ -405,6 +435,7 @@ func (p *Pages) book(w http.ResponseWriter, r *http.Request) error {
 	if task.HasEnded() && task.Booked == 0 {
 		done = "booked-none"
 	}
+
 	return layout.Redirect(w, r, unbookedPath, doneOf(task, done))
 }
 
@@ -437,12 +468,14 @@ func sayClosed(l *closing.Log, p *reports.Params) (text string) {
 		}
 		text += " by " + e.By + " on " + layout.Date(e.At) + "."
 	}
+
 	switch {
 	case p.AsOf != 0:
 		text += " Shown as of " + p.AsOf.Text() + ", " + string(cmp.Or(p.Basis, reports.Booked)) + "."
 	case p.Basis == reports.Known:
 		text += " Shown is what is known now, not what was booked."
 	}
+
 	return text
 }
 
@@ -456,18 +489,22 @@ func (p *Pages) showDelivery(w http.ResponseWriter, r *http.Request, secret stri
 		deliveriesShown
 		Unread bool // ClickHouse, which knows them, does not answer
 	}{booksView: newBooksView(r, deliveryPath), Secret: secret}
+
 	var err error
 	if v.Receiver, err = p.admin.FinanceWebhook(r.Context()); secret != "" && err != nil {
 		v.Lost, err = true, nil // the secret is shown only once
 	}
+
 	all, unread := p.archive.DeliverySets(r.Context())
 	v.deliveriesShown = p.sortDeliveries(all, time.Now())
 	if v.Unread = errors.Is(unread, delivery.ErrUnavailable); err == nil && !v.Unread {
 		err = unread
 	}
+
 	if v.Typed = v.Receiver.URL; r.PostForm.Has("url") && refused != nil {
 		v.Typed = r.PostForm.Get("url")
 	}
+
 	return p.showBooks(w, r, "delivery", "Delivery", v, &v.Lost, err, refused)
 }
 
@@ -511,6 +548,7 @@ func (p *Pages) sortDeliveries(all []archive.DeliverySet, now time.Time) deliver
 	for _, name := range slices.Sorted(maps.Keys(undelivered)) {
 		shown.Dropped = append(shown.Dropped, droppedTarget{name, undelivered[name]})
 	}
+
 	return shown
 }
 

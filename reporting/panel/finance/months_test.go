@@ -37,6 +37,7 @@ func (e *env) octoberOrders(n int) {
 			orders = append(orders, o)
 		}
 	}
+
 	e.store(orders...)
 }
 
@@ -87,10 +88,12 @@ func (e *env) audited() (all []string) {
 			if a.Credential != "session" || a.Address != "127.0.0.1" || len(a.RequestID) != 16 {
 				e.T.Errorf("%+v", a)
 			}
+
 			isOfBooks := strings.Contains(a.Action, "month") || strings.Contains(a.Action, "correction")
 			if isOfBooks && !slices.Contains(archive.Decisions, a.Action) {
 				e.T.Errorf("the entry of %q would be removed after AUDIT_DAYS", a.Action)
 			}
+
 			text := strings.TrimSpace(fmt.Sprint(a.Actor, ": ", a.Action, " ", a.New, " ", a.Outcome))
 			if i, again := latest[a.ID]; again {
 				all[i] = text
@@ -98,8 +101,10 @@ func (e *env) audited() (all []string) {
 				latest[a.ID], all = len(all), append(all, text)
 			}
 		}
+
 		return nil
 	}))
+
 	return all
 }
 
@@ -117,6 +122,7 @@ func (e *env) entries() (kinds string) {
 // Whoever looks at months takes no turn that a decision needs.
 func TestMonths_AreDecidedWhateverIsRead(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.octoberOrders(3)
 	e.AwaitSettled(ledger.RoleExport)
@@ -136,6 +142,7 @@ func TestMonths_AreDecidedWhateverIsRead(t *testing.T) {
 
 func TestMonths_AreClosedByTwoPeople(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.octoberOrders(30)
 	cem, defne, ayse := e.browser("cem"), e.browser("defne"), e.browser("ayse")
@@ -162,6 +169,7 @@ func TestMonths_AreClosedByTwoPeople(t *testing.T) {
 		said := map[string]string{"who has held it": "somebody else has to close it", "another hold": "look again"}[what]
 		refused.Want(http.StatusConflict).Says("Nothing was done: ", said)
 	}
+
 	ayse.Post(october+"/close", url.Values{"csrf": {fill(ayse, october, "/logout").Get("csrf")}, "once": {"1"}, "held": form["held"]}).Want(http.StatusForbidden)
 	e.client.Post(october+"/close", form).Want(http.StatusForbidden)
 	defne.Post(october+"/close", url.Values{"once": {"1"}, "held": form["held"]}).Want(http.StatusForbidden)
@@ -171,10 +179,12 @@ func TestMonths_AreClosedByTwoPeople(t *testing.T) {
 	for range 2 {
 		both.Go(func() { defne.Post(october+"/close", form).Leads(october + "?done=close") })
 	}
+
 	both.Wait()
 	if kinds := e.entries(); kinds != " hold close" {
 		t.Error(kinds)
 	}
+
 	defne.Post(october+"/release", url.Values{"csrf": form["csrf"], "once": {"3"}}).Want(http.StatusConflict).Says("October 2026 is closed")
 	note := `{"month":"2026-10","note":"seen"}`
 	fine, err := json.Marshal(map[string]string{"month": "2026-10", "note": "<b>fine</b>"})
@@ -187,6 +197,7 @@ func TestMonths_AreClosedByTwoPeople(t *testing.T) {
 			t.Errorf("no %s in\n%s", line, got)
 		}
 	}
+
 	if strings.Count(got, "\n")+1 != len(want) {
 		t.Error(got)
 	}
@@ -203,12 +214,14 @@ func TestMonths_AreClosedByTwoPeople(t *testing.T) {
 					address = testenv.Attribute(n, "href")
 				}
 			}
+
 			file := ayse.Page(address).Text
 			if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(file))); sum != line.SHA256 || !strings.Contains(closed.Text, sum) {
 				t.Errorf("%s has %s, sealed was %s", address, sum, line.SHA256)
 			}
 		}
 	}
+
 	said := "Closed by defne on " + layout.Date(l.Last.At) + "."
 	e.page("/payments?" + octoberDays).Says(said)
 	e.page(linesPath + "?" + octoberDays).Says(said)
@@ -221,6 +234,7 @@ func TestMonths_AreClosedByTwoPeople(t *testing.T) {
 // What is closed is what was seen when it was held.
 func TestMonths_ThatChangedSinceTheHoldAreNotClosed(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.octoberOrders(5)
 	cem, defne := e.browser("cem"), e.browser("defne")
@@ -247,6 +261,7 @@ func TestMonths_ThatChangedSinceTheHoldAreNotClosed(t *testing.T) {
 // What became known of a closed month is booked by a person, who says why.
 func TestUnbooked_IsBookedByAPerson(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.octoberOrders(25)
 	cem, defne := e.closeOctober()
@@ -261,6 +276,7 @@ func TestUnbooked_IsBookedByAPerson(t *testing.T) {
 			changed = o
 		}
 	}
+
 	changed.Version++
 	changed.Collection.Minor += 100
 	e.store(changed)
@@ -294,24 +310,29 @@ func TestUnbooked_IsBookedByAPerson(t *testing.T) {
 			t.Errorf("%s: %s", name, a.Words())
 		}
 	}
+
 	if kinds := e.entries(); kinds != " hold close" {
 		t.Error(kinds)
 	}
+
 	e.client.Post(book, url.Values{"order": {id}, "note": {"told"}}).Want(http.StatusForbidden)
 	began := time.Now()
 	form := fill(cem, unbookedPath, book, "order", id, "note", "told by the fleet")
 	for range 2 { // the second is a double click
 		cem.Post(book, form).Leads(unbookedPath + "?done=booked")
 	}
+
 	if kinds := e.entries(); kinds != " hold close correction" {
 		t.Error(kinds)
 	}
+
 	form.Set("once", "another showing")
 	cem.Post(book, form).Leads(unbookedPath + "?done=booked-none")
 	cem.Page(unbookedPath+"?done=booked-none").Says("None of these orders differs any more", "1 order explains itself")
 	if all := e.audited(); all[len(all)-1] != `cem: corrections booked {"note":"told by the fleet","orders":["`+id+`"]}` {
 		t.Error(all)
 	}
+
 	_, err := e.pages.books.CorrectChanged(t.Context()) // as every night
 	must(t, err)
 
@@ -323,6 +344,7 @@ func TestUnbooked_IsBookedByAPerson(t *testing.T) {
 			}
 		}
 	}
+
 	ayse.Page(october).Lacks("/orders/")
 	ayse.Page(monthsPath).Says(fmt.Sprint(e.kept(func(o *archive.Order) bool { return o.Status == delivery.Delivered })-1, " 2 ")) // one is stored twice
 	// The open month's ledger takes back what was booked, and sets what is right.
@@ -331,11 +353,13 @@ func TestUnbooked_IsBookedByAPerson(t *testing.T) {
 	if len(rows) != 2 || !strings.HasSuffix(rows[0][0], "reversal of Oct 2026") || !strings.HasSuffix(rows[1][0], "correction of Oct 2026") {
 		t.Errorf("%q", rows)
 	}
+
 	e.page("/payments?" + today).Says("correction of Oct 2026")
 }
 
 func TestMonths_UnknownOnesAreNotThere(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	cem := e.browser("cem")
 	csrf := fill(cem, monthsPath, "/logout")["csrf"]
@@ -343,6 +367,7 @@ func TestMonths_UnknownOnesAreNotThere(t *testing.T) {
 		cem.Get(monthsPath+"/"+month).Want(http.StatusNotFound, "there is no such month")
 		cem.Post(monthsPath+"/"+month+"/hold", url.Values{"csrf": csrf, "once": {"1"}, "note": {"x"}}).Want(http.StatusNotFound)
 	}
+
 	cem.Post(october+"/open", url.Values{"csrf": csrf, "once": {"1"}}).Want(http.StatusNotFound)
 	cem.Post(october+"/hold", url.Values{"csrf": csrf, "note": {"x"}}).Want(http.StatusBadRequest, "MALFORMED_REQUEST")
 	e.client.Get(monthsPath, panelenv.As("operator")).Want(http.StatusForbidden)
@@ -353,6 +378,7 @@ func TestMonths_UnknownOnesAreNotThere(t *testing.T) {
 // Whoever reads the checklist learns what to do about each of its lines.
 func TestChecklist_SaysWhatToDo(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	l, err := e.pages.books.Read(t.Context())
 	must(t, err)
@@ -370,6 +396,7 @@ func TestChecklist_SaysWhatToDo(t *testing.T) {
 			t.Errorf("%s: there is no report %s", c.Key, todo.Report)
 		}
 	}
+
 	if len(list) != len(todos) {
 		t.Errorf("%d lines, %d texts", len(list), len(todos))
 	}
@@ -377,6 +404,7 @@ func TestChecklist_SaysWhatToDo(t *testing.T) {
 
 func TestMonths_SayThatClickHouseOrRedisIsUnavailable(t *testing.T) {
 	t.Parallel()
+
 	e := newEnvOn(t, testenv.NewOn(t, testserver.DedicatedRedis(t, stack.RedisOptions{})))
 	e.octoberOrders(3)
 	cem := e.browser("cem")
@@ -390,6 +418,7 @@ func TestMonths_SayThatClickHouseOrRedisIsUnavailable(t *testing.T) {
 	for _, path := range pages {
 		cem.Page(path).Says("This cannot be read right now: Redis or ClickHouse does not answer.", "Control totals")
 	}
+
 	cem.Get(closingsFile).Want(http.StatusServiceUnavailable)
 	cem.Post(october+"/hold", form).Want(http.StatusServiceUnavailable).Says("It is not known whether this was done", "This cannot be read right now")
 	for _, entry := range e.audited() { // none, if ClickHouse was missed before
@@ -397,14 +426,17 @@ func TestMonths_SayThatClickHouseOrRedisIsUnavailable(t *testing.T) {
 			t.Error(entry)
 		}
 	}
+
 	e.serve(e.Archive)
 	if kinds := e.entries(); kinds != "" {
 		t.Error(kinds)
 	}
+
 	e.Server.Stop()
 	for _, path := range pages[:2] { // the last one asks Redis about orders that differ only
 		e.page(path).Says("This cannot be read right now")
 	}
+
 	if text := e.page("/payments?" + octoberDays).Hides("figures can change").ByID("from"); text == nil {
 		t.Error("the payments need Redis")
 	}
@@ -413,6 +445,7 @@ func TestMonths_SayThatClickHouseOrRedisIsUnavailable(t *testing.T) {
 // What a decision is sent with is read at once, however many people read months.
 func TestBooks_AreReadBesideChecklists(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.octoberOrders(3)
 	cem := e.browser("cem")
@@ -430,6 +463,7 @@ func TestBooks_AreReadBesideChecklists(t *testing.T) {
 // Programs read every decision, and can calculate its seal.
 func TestClosings_HasTheLogWithItsSeals(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	read := func() (file struct {
 		Success bool
@@ -469,11 +503,13 @@ func TestClosings_HasTheLogWithItsSeals(t *testing.T) {
 	if len(file.Data.Months) != 1 || m.Month != "2026-10" || m.ClosedBy != "defne" || m.HeldBy != "cem" || m.HeldNote != `<&> "ş"` || !m.First || m.Sequence != 2 || file.Data.Held != nil {
 		t.Errorf("%+v", file)
 	}
+
 	for i, entry := range file.Data.Entries {
 		if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(entry.Sealed))); sum != entry.Seal || !bytes.Equal(entry.Manifest, []byte(entry.Sealed)) {
 			t.Errorf("entry %d: %+v", i, entry)
 		}
 	}
+
 	if len(file.Data.Entries) != 2 || file.Data.Entries[1].Seal != m.Seal {
 		t.Errorf("%+v", file.Data.Entries)
 	}
@@ -482,6 +518,7 @@ func TestClosings_HasTheLogWithItsSeals(t *testing.T) {
 // What was known of a month that was not closed then is not kept.
 func TestAsOf_MonthsThatWereNotClosedThenAreRefused(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.octoberOrders(5)
 	e.closeOctober()
@@ -490,6 +527,7 @@ func TestAsOf_MonthsThatWereNotClosedThenAreRefused(t *testing.T) {
 	for _, name := range reports.Names() {
 		paths = append(paths, "/payments/"+name)
 	}
+
 	for _, path := range paths {
 		a := e.client.Get(path + "?" + query).Want(422)
 		a.Says("As of: October 2026 was not closed on 31 Oct 2026")
@@ -500,17 +538,20 @@ func TestAsOf_MonthsThatWereNotClosedThenAreRefused(t *testing.T) {
 			t.Errorf("%s does not show the day", path)
 		}
 	}
+
 	for _, name := range reports.Names() {
 		for _, extension := range []string{".csv", ".xlsx", ".json"} {
 			e.client.Get("/reports/"+name+extension+"?"+query, "Accept: */*").Want(422, "VALIDATION_FAILED", `"field":"as_of"`, "October 2026 was not closed")
 		}
 	}
+
 	for filter, field := range map[string]string{"basis=both": "basis", "as_of=2099-01-01": "as_of", "as_of=x": "as_of"} {
 		a := e.client.Get("/payments?" + octoberDays + "&" + filter).Want(422)
 		if a.ByID(field+"-fault") == nil {
 			t.Errorf("%s is not marked", filter)
 		}
 	}
+
 	known := e.page("/payments/order-ledger?basis=known&" + octoberDays)
 	if total := known.total(); total != "5" || !strings.Contains(known.Link("XLSX"), "basis=known") || !strings.Contains(known.Link("Exceptions"), "basis=known") {
 		t.Errorf("%s rows, %s", total, known.Link("XLSX"))

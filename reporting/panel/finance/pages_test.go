@@ -35,6 +35,7 @@ func (e *env) downloaded(report *reports.Report, query string) (sums map[string]
 		}
 		sums[report.Columns[report.Column(key)].Heading] = strings.Trim(string(raw), `"`)
 	}
+
 	return sums, rows
 }
 
@@ -56,6 +57,7 @@ func rowsPath(r *reports.Report) string {
 
 func TestPages_HaveTheTotalsOfTheDownload(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.november(300)
 	for i, query := range []string{
@@ -66,6 +68,7 @@ func TestPages_HaveTheTotalsOfTheDownload(t *testing.T) {
 			if report == control && i > 0 {
 				continue // its totals are those of the others
 			}
+
 			d := e.page(rowsPath(report) + "?" + query)
 			sums, rows := e.downloaded(report, query)
 			if report.Name == "control-totals" {
@@ -74,12 +77,15 @@ func TestPages_HaveTheTotalsOfTheDownload(t *testing.T) {
 				}
 				continue
 			}
+
 			if total := d.total(); total != fmt.Sprint(rows) {
 				t.Errorf("%s?%s: the page says %s rows, the file has %d", report.Name, query, total, rows)
 			}
+
 			if rows == 0 {
 				sums = map[string]string{}
 			}
+
 			if got := plain(d.totals()); fmt.Sprint(got) != fmt.Sprint(sums) {
 				t.Errorf("%s?%s:\n got %v\nwant %v", report.Name, query, got, sums)
 			}
@@ -90,6 +96,7 @@ func TestPages_HaveTheTotalsOfTheDownload(t *testing.T) {
 // Where amounts to collect are not the order amounts, what remains is said.
 func TestBalance_NamesWhatRemains(t *testing.T) {
 	t.Parallel()
+
 	r := statement
 	s := reports.Summary{Totals: make([]reports.Cell, len(r.Columns))}
 	set := func(key string, n int64) { s.Totals[r.Column(key)].Number = n }
@@ -117,6 +124,7 @@ func inNovember(o *archive.Order, ended bool) bool {
 // One sequence: a month of orders, and every page of it.
 func TestPages_AddUpToTheOrders(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.november(700)
 	var cash, card, prepaid, untyped, delivered, amount int64
@@ -125,9 +133,11 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 		if inNovember(o, false) {
 			amount += o.OrderAmount.Minor
 		}
+
 		if o.Status != delivery.Delivered || !inNovember(o, true) {
 			continue
 		}
+
 		delivered += o.OrderAmount.Minor
 		switch o.PaymentType {
 		case delivery.PaymentUnknown:
@@ -140,6 +150,7 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 			prepaid += o.OrderAmount.Minor
 		}
 	}
+
 	ended := func(s delivery.Status) string {
 		return layout.Count(e.kept(func(o *archive.Order) bool { return o.Status == s && inNovember(o, true) }))
 	}
@@ -149,6 +160,7 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
+
 	d := e.page("/payments?" + november)
 	sums := d.totals()
 	want("cash", sums["Cash expected"], layout.Money(cash))
@@ -165,22 +177,27 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 		}
 		want("cash of "+fleet, got["Cash expected"], layout.Money(cash))
 	}
+
 	if fleets := len(d.fleets()); fleets != 4 {
 		t.Errorf("%d fleets with their total", fleets)
 	}
+
 	for tile, sum := range map[string]int64{"Cash expected": cash, "Card expected": card, "Prepaid": prepaid} {
 		want(tile, strings.Fields(d.tile(tile))[0], layout.Money(sum)+"TRY")
 	}
+
 	_, exceptions := e.downloaded(exceptions, november)
 	want("exceptions", d.tile("Exceptions to look at"), layout.Count(exceptions)+"rows, of orders created in the period")
 	var drawn int64
 	for _, figures := range d.chart("collections") {
 		drawn += kurus(t, figures[0]) + kurus(t, figures[1])
 	}
+
 	want("what is drawn", layout.Money(drawn), layout.Money(cash+card))
 	if bars := len(d.chart("collections")); bars != 30 {
 		t.Errorf("%d days are drawn", bars)
 	}
+
 	sums = e.page("/payments/order-ledger?" + november).totals()
 	want("order amounts", sums["Order amount"], layout.Money(amount))
 	want("expected", sums["Expected"], layout.Money(cash+card))
@@ -192,6 +209,7 @@ func TestPages_AddUpToTheOrders(t *testing.T) {
 	for heading, status := range map[string]delivery.Status{"Delivered": delivery.Delivered, "Failed": delivery.Failed, "Cancelled": delivery.Cancelled} {
 		want(heading, sums[heading], ended(status))
 	}
+
 	outcomes := d.chart("outcomes")
 	if figures := outcomes[e.Fleet.Name]; len(outcomes) != 3 || figures[0] != layout.Count(e.kept(func(o *archive.Order) bool {
 		return o.Fleet == e.Fleet.ID && o.Status == delivery.Delivered && inNovember(o, true)
@@ -210,6 +228,7 @@ func kurus(t *testing.T, s string) (n int64) {
 
 func TestPages_ShowEveryRowOnce(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.november(2*pageRows + 50)
 	for _, report := range reports.All() {
@@ -224,10 +243,12 @@ func TestPages_ShowEveryRowOnce(t *testing.T) {
 			rows = append(rows, shown...)
 			next = d.Link("Next")
 		}
+
 		file := strings.Split(strings.TrimSpace(e.client.Get("/reports/"+report.Name+".csv?plain=1&"+november).Text), "\n")[1:]
 		if len(rows) != len(file) || pages != (len(file)+pageRows-1)/pageRows {
 			t.Fatalf("%s: %d rows on %d pages, the file has %d", report.Name, len(rows), pages, len(file))
 		}
+
 		if report.Name == "order-ledger" || report.Name == "exceptions" {
 			for i := range rows {
 				lines := strings.Split(rows[i][0], "|")
@@ -237,20 +258,24 @@ func TestPages_ShowEveryRowOnce(t *testing.T) {
 			}
 			continue
 		}
+
 		joined := make([]string, len(rows))
 		for i := range rows {
 			joined[i] = strings.Join(rows[i][:5], "|")
 		}
+
 		slices.Sort(joined)
 		if report.Name != "fleet-statement" && len(slices.Compact(joined)) != len(rows) {
 			t.Errorf("%s: a row is there twice", report.Name)
 		}
 	}
+
 	// A page beyond the end is the last one, and what is no number the first.
 	last := e.page("/payments/order-ledger?" + november + "&page=999999").rows()
 	if len(last) != 50 || e.page(fmt.Sprintf("/payments/order-ledger?%s&page=%d", november, 3)).rows()[0][0] != last[0][0] {
 		t.Errorf("the last page has %d rows", len(last))
 	}
+
 	for _, page := range []string{"0", "-1", "x", "99999999999999999999999", "1.5"} {
 		if rows := e.page("/payments/order-ledger?" + november + "&page=" + page).rows(); len(rows) != pageRows {
 			t.Errorf("page %s has %d rows", page, len(rows))
@@ -260,6 +285,7 @@ func TestPages_ShowEveryRowOnce(t *testing.T) {
 
 func TestPages_KeepTheFiltersInEveryLink(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.november(300)
 	e.Vendor.NewStore("şube & 2", delivery.Active)
@@ -274,11 +300,14 @@ func TestPages_KeepTheFiltersInEveryLink(t *testing.T) {
 		if name != "Today" && name != "Last 7 days" && name != "Last month" && q.Get("from") != "2026-11-02" {
 			t.Errorf("%s leads to %s", name, u)
 		}
+
 		e.page(d.Link(name))
 	}
+
 	if got := testenv.Attribute(d.ByID("from"), "value"); got != "2026-11-02" {
 		t.Errorf("from is %q", got)
 	}
+
 	for id, want := range map[string]string{"account": "Test", "fleet": e.Fleet.Name} {
 		chosen := ""
 		for _, o := range testenv.All(d.ByID(id), "option") {
@@ -286,17 +315,21 @@ func TestPages_KeepTheFiltersInEveryLink(t *testing.T) {
 				chosen = testenv.Words(o)
 			}
 		}
+
 		if chosen != want {
 			t.Errorf("%s: %q is chosen, want %q", id, chosen, want)
 		}
 	}
+
 	var offered []string
 	for _, o := range testenv.All(d.ByID("stores"), "option") {
 		offered = append(offered, testenv.Attribute(o, "value"))
 	}
+
 	if !slices.Equal(offered, []string{"branch-1", "şube & 2"}) {
 		t.Errorf("stores %q are offered", offered)
 	}
+
 	// An account may be typed by its name, too.
 	if got := e.page("/payments/order-ledger?" + november + "&account=test").total(); got != "150" {
 		t.Errorf("%s rows of the account", got)
@@ -306,6 +339,7 @@ func TestPages_KeepTheFiltersInEveryLink(t *testing.T) {
 //rule:finance/downloads-get-panel-reports-name-.-csv-xlsx-json-from-to
 func TestFilters_TakeNamesOnPagesAndInDownloads(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.november(300)
 	store := e.Vendor.NewStore("branch-3", delivery.Active)
@@ -324,6 +358,7 @@ func TestFilters_TakeNamesOnPagesAndInDownloads(t *testing.T) {
 			t.Errorf("%s: %d lines in the file, %s rows on the page", named, strings.Count(file.Text, "\n"), total)
 		}
 	}
+
 	e.client.Get("/payments?"+november+"&store=MODA-9").Want(200, "Unknown store", "MODA-9").Lacks("Try a longer period")
 	e.client.Get("/payments?from=2020-01-01&to=2020-01-02&store=branch-3").Want(200, "No order was delivered in this period with these filters. Try").Lacks("Unknown store")
 	e.client.Get("/payments?from=2030-01-01&to=2030-01-02").Want(200, "This period lies in the future.").Lacks("Try a longer period")
@@ -333,6 +368,7 @@ func TestFilters_TakeNamesOnPagesAndInDownloads(t *testing.T) {
 // A mistake in a filter is none in a file without rows; a browser gets a page.
 func TestDownloads_RefuseWhatNobodyIsCalled(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.november(20) // branch-2 and two of the fleets are in ClickHouse alone
 	file := "/reports/expected-collections.csv?plain=1&" + november
@@ -344,17 +380,20 @@ func TestDownloads_RefuseWhatNobodyIsCalled(t *testing.T) {
 		e.client.Get(file+query).Want(422, "<html", want).Carries(map[string]string{"Content-Disposition": "", "Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": auth.PolicyScripts})
 		e.client.Get("/payments?"+november+query).Want(200, want)
 	}
+
 	for _, query := range []string{"&store=branch-2", "&fleet=" + e.fleets[1].String()} {
 		if a := e.client.Get(file + query).Want(200); strings.Count(a.Text, "\n") < 2 {
 			t.Errorf("%s: %s", query, a.Text)
 		}
 	}
+
 	e.client.Get("/reports/expected-collections.csv?from=2026-11-23&to=2026-11-10").Want(422, "<html", "10 Nov 2026 is before the first day, 23 Nov 2026").Lacks("VALIDATION_FAILED")
 	// What was found stands in the title and the name of the file.
 	a := e.client.Get("/reports/order-ledger.xlsx?" + november + "&account=" + e.account.String() + "&fleet=" + e.Fleet.ID.String()).Want(200)
 	if got, want := a.Header.Get("Content-Disposition"), "; filename*=UTF-8''order-ledger_2026-11-01_2026-11-30_Test_"; !strings.Contains(got, want) {
 		t.Errorf("%q, want %q in it", got, want)
 	}
+
 	book, err := excelize.OpenReader(strings.NewReader(a.Text))
 	must(t, err)
 	defer book.Close()
@@ -390,6 +429,7 @@ func TestFindNames_JudgesNoAccountWhereThereIsNone(t *testing.T) {
 // What is to be done, how much it is, and the rows of one kind, here and in files.
 func TestExceptions_ByKind(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.november(300)
 	d := e.page("/payments/exceptions?" + november)
@@ -405,14 +445,17 @@ func TestExceptions_ByKind(t *testing.T) {
 			rows++
 		}
 	}
+
 	for i := range e.orders {
 		if o := &e.orders[i]; o.PaymentType == delivery.PaymentUnknown && inNovember(o, false) {
 			amount += o.OrderAmount.Minor
 		}
 	}
+
 	if said, want := testenv.Words(d.ByID("orders")), fmt.Sprintf("%d rows of %d orders", len(all), len(orders)); !strings.HasPrefix(said, want) || len(orders) == len(all) {
 		t.Errorf("%q, want %q", said, want)
 	}
+
 	d.Says("Ask the vendor how it was paid. Orders that were not delivered are listed, too", "Order amounts "+layout.Money(amount)+" TRY")
 	only := e.page(d.Link("PaymentTypeMissing"))
 	if only.total() != fmt.Sprint(rows) || only.totals()["Order amount"] != layout.Money(amount) || only.ByID("orders") != nil {
@@ -424,6 +467,7 @@ func TestExceptions_ByKind(t *testing.T) {
 	if link := only.Link("Order ledger"); strings.Contains(link, "kind") {
 		t.Errorf("the order ledger is at %s", link)
 	}
+
 	for _, refused := range []string{"/payments/order-ledger?kind=LateDelivery", "/payments/exceptions?kind=late", "/reports/order-ledger.csv?kind=LateDelivery", "/reports/exceptions.csv?kind=late"} {
 		e.client.Get(refused).Want(422)
 	}
@@ -432,6 +476,7 @@ func TestExceptions_ByKind(t *testing.T) {
 // What an order does not have is said, also where each row is a card of its own.
 func TestRows_SayWhatIsNotGiven(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	o := e.order(8, local("2026-11-15 12:00:00.000"))
 	o.PaymentType, o.Collection = delivery.PaymentUnknown, delivery.Money{}
@@ -442,11 +487,13 @@ func TestRows_SayWhatIsNotGiven(t *testing.T) {
 		if row["Payment"] != "not given" || row["To collect"] != "–" {
 			t.Errorf("%s: %v", report, row)
 		}
+
 		headings := cellsOf(testenv.All(d.report(), "tr")[0])
 		if headings[0] != "Order, vendor's order" || !slices.ContainsFunc(headings, func(h string) bool { return strings.HasPrefix(h, "Fleet, courier") }) || !slices.Contains(headings, "Status, reason") {
 			t.Errorf("%s: %q", report, headings)
 		}
 	}
+
 	d := e.page("/payments?" + november)
 	if heading := cellsOf(testenv.All(d.report(), "tr")[0])[0]; heading != "Day, store, fleet, account" {
 		t.Error(heading)

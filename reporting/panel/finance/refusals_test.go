@@ -37,6 +37,7 @@ func routes() []string {
 
 func TestPages_AreForFinance(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	for _, path := range routes() {
 		e.page(path + "?" + november).Carries(map[string]string{"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": auth.PolicyScripts})
@@ -45,15 +46,18 @@ func TestPages_AreForFinance(t *testing.T) {
 		if to := stranger.Header.Get("Location"); !strings.HasPrefix(to, "/login") {
 			t.Errorf("%s leads to %s", path, to)
 		}
+
 		for _, method := range []string{"POST", "PUT", "DELETE"} {
 			e.client.Do(method, path, "").Want(http.StatusMethodNotAllowed)
 		}
 	}
+
 	e.client.Get("/payments/nothing").Want(404, "there is order-ledger, expected-collections")
 }
 
 func TestFilters_SayWhatIsWrongAndKeepWhatWasTyped(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.november(10)
 	long := strings.Repeat("ş", 100_000)
@@ -79,6 +83,7 @@ func TestFilters_SayWhatIsWrongAndKeepWhatWasTyped(t *testing.T) {
 			if len(d.Text) > 100_000 {
 				t.Errorf("%s, %s: %d bytes", path, c.name, len(d.Text))
 			}
+
 			input, fault := d.ByID(c.field), d.ByID(c.field+"-fault")
 			switch {
 			case c.field == "acount":
@@ -90,12 +95,15 @@ func TestFilters_SayWhatIsWrongAndKeepWhatWasTyped(t *testing.T) {
 			case c.typed != "" && testenv.Attribute(input, "value") != c.typed:
 				t.Errorf("%s: %q is shown again", c.name, testenv.Attribute(input, "value"))
 			}
+
 			if d.Lacks("VALIDATION_FAILED"); d.report() != nil || len(testenv.All(d.Tree(), "dl", "tiles")) > 0 {
 				t.Errorf("%s: something is shown all the same", c.name)
 			}
 		}
+
 		e.client.Get("/payments/ties?" + c.query).Want(http.StatusUnprocessableEntity)
 	}
+
 	e.client.Get("/payments?from=%zz").Want(http.StatusBadRequest)
 }
 
@@ -113,6 +121,7 @@ func TestFilters_AreShortenedToWhatCanBeRight(t *testing.T) {
 // answers: the page comes with its filters and says what is missing.
 func TestPages_SayThatClickHouseIsUnavailable(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -140,6 +149,7 @@ func TestPages_SayThatClickHouseIsUnavailable(t *testing.T) {
 					}
 				})
 			}
+
 			all.Wait()
 		})
 	}
@@ -148,6 +158,7 @@ func TestPages_SayThatClickHouseIsUnavailable(t *testing.T) {
 // What takes long is waited for as long as ClickHouse answers.
 func TestWithin_EndsWithClickHouseAndNotBefore(t *testing.T) {
 	t.Parallel()
+
 	synctest.Test(t, func(t *testing.T) {
 		var silent atomic.Bool
 		p := &Pages{reading: semaphore.NewWeighted(1), queueing: queueing, pinged: layout.Cache[error]{MaxAge: pingPause, Timeout: pingLimit, Read: func(ctx context.Context) (error, error) {
@@ -157,6 +168,7 @@ func TestWithin_EndsWithClickHouseAndNotBefore(t *testing.T) {
 			}
 			return nil, nil
 		}}}
+
 		must(t, p.within(t.Context(), p.reading, digestLimit, func(ctx context.Context) error { time.Sleep(pageLimit); return ctx.Err() }))
 		silent.Store(true)
 		time.Sleep(pingPause + 1)
@@ -171,6 +183,7 @@ func TestWithin_EndsWithClickHouseAndNotBefore(t *testing.T) {
 // A token needs no session, so the pages outlive Redis, with ids for names.
 func TestPages_TakeIdsWhileRedisIsUnavailable(t *testing.T) {
 	t.Parallel()
+
 	e := newEnvOn(t, testenv.NewOn(t, testserver.DedicatedRedis(t, stack.RedisOptions{})))
 	e.november(50)
 	e.Server.Stop()
@@ -185,6 +198,7 @@ func TestPages_TakeIdsWhileRedisIsUnavailable(t *testing.T) {
 
 func TestWithin_RefusesWhatHasToWaitOrTakesTooLong(t *testing.T) {
 	t.Parallel()
+
 	synctest.Test(t, func(t *testing.T) {
 		turns := semaphore.NewWeighted(1)
 		p := &Pages{queueing: queueing, pinged: layout.Cache[error]{MaxAge: time.Hour, Timeout: pingLimit, Read: func(context.Context) (error, error) { return nil, nil }}}
@@ -193,16 +207,19 @@ func TestWithin_RefusesWhatHasToWaitOrTakesTooLong(t *testing.T) {
 		if err := p.within(t.Context(), turns, time.Minute, func(context.Context) error { return nil }); !errors.As(err, &refused) || refused.Code != delivery.CodeServiceUnavailable || refused.RetryAfter == 0 {
 			t.Errorf("while others read: %v", err)
 		}
+
 		gone, leave := context.WithCancel(t.Context())
 		leave()
 		if err := p.within(gone, turns, time.Minute, func(context.Context) error { return nil }); !errors.Is(err, context.Canceled) {
 			t.Errorf("after the reader has gone: %v", err)
 		}
+
 		turns.Release(1)
 		err := p.within(t.Context(), turns, time.Minute, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		if !errors.As(err, &refused) || !strings.Contains(refused.Message, "shorter period") {
 			t.Errorf("what takes too long: %v", err)
 		}
+
 		if !turns.TryAcquire(1) {
 			t.Error("a turn was not given back")
 		}

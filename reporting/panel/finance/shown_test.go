@@ -34,6 +34,7 @@ var hostile = []string{
 
 func TestPages_ShowHostileTextsAsText(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	var orders []archive.Order
 	for i, name := range hostile {
@@ -50,12 +51,14 @@ func TestPages_ShowHostileTextsAsText(t *testing.T) {
 		o.ID = delivery.MakeOrderID(i, delivery.DayOf(o.CreatedAt), delivery.OrderDigest(o.Account, name))
 		orders = append(orders, o)
 	}
+
 	e.store(orders...)
 	for _, path := range routes() {
 		for _, filter := range []string{"", "&account=" + e.account.String()} { // the last with its stores
 			if filter != "" && path != "/payments/order-ledger" {
 				continue
 			}
+
 			d := e.page(path + "?" + november + filter)
 			d.Harmless()
 			if headings := len(testenv.All(d.Tree(), "h1")); path != "/payments/ties" && headings != 1 {
@@ -64,6 +67,7 @@ func TestPages_ShowHostileTextsAsText(t *testing.T) {
 			if path != "/payments/order-ledger" || filter != "" {
 				continue
 			}
+
 			for i, row := range d.rows() {
 				if !slices.ContainsFunc(hostile, func(text string) bool { return strings.Join(strings.Fields(text), " ") == row[8] }) {
 					t.Errorf("row %d: store %q", i, row[8])
@@ -71,6 +75,7 @@ func TestPages_ShowHostileTextsAsText(t *testing.T) {
 			}
 		}
 	}
+
 	for _, store := range hostile[:4] {
 		d := e.page("/payments/order-ledger?" + november + "&store=" + url.QueryEscape(store))
 		if got := testenv.Attribute(d.ByID("store"), "value"); got != store || d.total() != "1" {
@@ -81,6 +86,7 @@ func TestPages_ShowHostileTextsAsText(t *testing.T) {
 
 func TestPages_OfAnEmptyPeriodSaySo(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	for path, want := range map[string]string{
 		"/payments": "No order was delivered in this period.", "/payments/order-ledger": "No order was created in this period.",
@@ -92,10 +98,12 @@ func TestPages_OfAnEmptyPeriodSaySo(t *testing.T) {
 		if len(empty) != 1 || !strings.HasPrefix(testenv.Words(empty[0]), want) || d.report() != nil || len(testenv.All(d.Tree(), "canvas")) > 0 || len(testenv.All(d.Tree(), "div", "tile")) > 0 {
 			t.Errorf("%s: %q", path, testenv.Words(d.Tree()))
 		}
+
 		days := []string{}
 		for _, day := range []reports.Day{before, reports.DayOf(time.Now())} { // two around midnight
 			days = append(days, day.FirstOfMonth().String()+" to "+day.String())
 		}
+
 		if shown := testenv.Attribute(d.ByID("from"), "value") + " to " + testenv.Attribute(d.ByID("to"), "value"); !slices.Contains(days, shown) {
 			t.Errorf("%s: %s to %s", path, testenv.Attribute(d.ByID("from"), "value"), testenv.Attribute(d.ByID("to"), "value"))
 		}
@@ -106,6 +114,7 @@ func TestPages_OfAnEmptyPeriodSaySo(t *testing.T) {
 // there.
 func TestPages_LeadOperatorsToOrders(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.november(5)
 	for who, want := range map[string]bool{"finance": false, "both": true} {
@@ -120,6 +129,7 @@ func TestPages_LeadOperatorsToOrders(t *testing.T) {
 
 func TestPages_ShowDaysCutAtLocalMidnight(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	for i, c := range []struct{ created, delivered string }{
 		{"2026-11-30 23:59:59.999", "2026-12-01 00:00:00.000"}, {"2028-02-28 23:59:59.999", "2028-02-29 00:00:00.000"},
@@ -136,6 +146,7 @@ func TestPages_ShowDaysCutAtLocalMidnight(t *testing.T) {
 			if got := e.page("/payments/order-ledger" + period).total(); got != rows[0] {
 				t.Errorf("%s: %s orders were created", day, got)
 			}
+
 			d := e.page("/payments" + period)
 			if got := d.total(); got != rows[1] {
 				t.Errorf("%s: %s collections", day, got)
@@ -150,6 +161,7 @@ func TestPages_ShowDaysCutAtLocalMidnight(t *testing.T) {
 // From an order of a vendor's through the export to the page.
 func TestPayments_ShowWhatWasDelivered(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	now := time.Now()
 	e.Delivered(now)
@@ -161,6 +173,7 @@ func TestPayments_ShowWhatWasDelivered(t *testing.T) {
 	if got := d.totals()["Cash expected"]; got != "246.90" || d.tile("Delivered orders") != "2in the period" {
 		t.Errorf("%s, %q", got, d.tile("Delivered orders"))
 	}
+
 	rows := d.rows()
 	if len(rows) != 1 || !strings.HasSuffix(rows[0][0], "|Kadıköy Şube|branch-1|"+e.Fleet.Name+"|Test") {
 		t.Errorf("%q", rows)

@@ -15,6 +15,7 @@ import (
 // Full pages with long lists of names stay small.
 func TestPages_StayBelow100kB(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	var orders []archive.Order
 	for i := range 500 { // with the longest ids and names that occur
@@ -26,25 +27,30 @@ func TestPages_StayBelow100kB(t *testing.T) {
 		o.ID = delivery.MakeOrderID(i%16, delivery.DayOf(o.CreatedAt), delivery.OrderDigest(o.Account, o.ExternalOrderID))
 		orders = append(orders, o)
 	}
+
 	e.store(orders...)
 	for i := range maxChoices - 1 {
 		account := &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Çiğköfteci Ömer Gıda %d", i), CreatedAt: time.Now(), Limits: delivery.DefaultLimits()}
 		must(t, e.Ledger.Accounts.Create(t.Context(), account, [32]byte{1}))
 	}
+
 	for i := range 20 {
 		e.Vendor.NewStore(fmt.Sprintf("branch-%d", i+2), delivery.Active)
 	}
+
 	for _, path := range routes() {
 		if a := e.client.Get(path+"?"+november+"&account="+e.account.String(), panelenv.As("both")).Want(200); len(a.Text) >= 100_000 {
 			t.Errorf("%s: %d bytes", path, len(a.Text))
 		}
 	}
+
 	// Beyond a hundred names are typed.
 	e.NewVendor()
 	e.NewVendor()
 	if input := e.page("/payments?" + november).ByID("account"); input.Data != "input" {
 		t.Errorf("over a hundred accounts are offered in a %s", input.Data)
 	}
+
 	// "Test" is now the name of several accounts.
 	e.client.Get("/payments?" + november + "&account=Test").Want(422)
 }

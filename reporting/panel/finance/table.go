@@ -45,6 +45,7 @@ var layouts, lineNames = func() (map[string][][]string, map[string][2]string) {
 		Columns map[string][][]string
 		Lines   map[string][2]string
 	}
+
 	if err := yaml.UnmarshalWithOptions(tables, &all, yaml.Strict()); err != nil {
 		panic(fmt.Sprintf("tables.yaml: %v", err)) // at every start
 	}
@@ -64,6 +65,7 @@ func newTable(r *reports.Report, known *directory, roles auth.Roles, rows [][]re
 		c := &r.Columns[columns[0]]
 		t.columns, t.Columns = append(t.columns, columns), append(t.Columns, cell{Text: titleOf(r, columns), Class: classes[c.Kind]})
 	}
+
 	for _, cells := range rows {
 		var row []cell
 		for i, columns := range t.columns {
@@ -76,8 +78,10 @@ func newTable(r *reports.Report, known *directory, roles auth.Roles, rows [][]re
 			}
 			row = append(row, shown)
 		}
+
 		t.Rows = append(t.Rows, row)
 	}
+
 	return t
 }
 
@@ -95,6 +99,7 @@ func titleOf(r *reports.Report, columns []int) string {
 			title += ", " + strings.ToLower(c.Heading[:1]) + c.Heading[1:]
 		}
 	}
+
 	return title
 }
 
@@ -110,6 +115,7 @@ func (t *table) total(s reports.Summary) {
 		}
 		sums = append(sums, sum)
 	}
+
 	if summed {
 		t.Sums = sums
 	}
@@ -124,6 +130,7 @@ func (t *table) cell(column int, row []reports.Cell) cell {
 	case value.Given:
 		shown.Text = write(c.Kind, value.Number)
 	}
+
 	switch c.Key {
 	case "accountId":
 		shown.Text = cmp.Or(t.known.Accounts[value.Text], value.Text)
@@ -162,6 +169,7 @@ func (t *table) cell(column int, row []reports.Cell) cell {
 			shown.Class = value.Text
 		}
 	}
+
 	return shown
 }
 
@@ -220,14 +228,17 @@ func groupsOf(r *reports.Report, o *reports.Outline, today reports.Day) map[stri
 			g = &group{by: piece.By, sums: make([]int64, len(r.Columns)+1)}
 			groups[piece.By[0]] = g
 		}
+
 		g.rows += piece.Rows
 		for column := range piece.Totals {
 			g.sums[column] += piece.Totals[column].Number
 		}
+
 		if byDay && cash >= 0 && piece.Day == today {
 			g.sums[len(r.Columns)] += piece.Totals[cash].Number
 		}
 	}
+
 	return groups
 }
 
@@ -236,15 +247,19 @@ func fleetsOf(groups map[string]*group, known *directory, most int, order func(a
 	for id, g := range groups {
 		g.name = cmp.Or(known.Fleets[id], g.by[1], layout.Short(id)+"…")
 	}
+
 	fleets := slices.SortedFunc(maps.Values(groups), order)
 	if len(fleets) <= most {
 		return fleets
 	}
+
 	others := fleets[most-1]
 	for _, g := range fleets[most:] {
 		others.add(g)
 	}
+
 	others.name = fmt.Sprintf("%d others", len(fleets)-most+1)
+
 	return fleets[:most]
 }
 
@@ -256,6 +271,7 @@ func (v *view) subtotals(o *reports.Outline, today reports.Day) *table {
 	if !slices.Equal(outlinedBy[v.Report.Name], byFleet) || len(o.Pieces) == 0 {
 		return nil
 	}
+
 	t := &table{Name: v.Report.Title + " by fleet", Columns: []cell{{Text: "Fleet"}}}
 	withToday := v.Report.Column("day") >= 0 && v.Filters.params.From <= today && today <= v.Filters.params.To
 	var columns []int // of a group's sums
@@ -272,6 +288,7 @@ func (v *view) subtotals(o *reports.Outline, today reports.Day) *table {
 			add(len(v.Report.Columns), "Cash today", reports.Money)
 		}
 	}
+
 	row := func(g *group) []cell {
 		cells := []cell{{Text: g.name}}
 		for n, column := range columns {
@@ -280,13 +297,16 @@ func (v *view) subtotals(o *reports.Outline, today reports.Day) *table {
 		}
 		return cells
 	}
+
 	all := &group{name: "Total of all fleets", sums: make([]int64, len(v.Report.Columns)+1)}
 	byName := func(a, b *group) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.by[0], b.by[0])) }
 	for _, g := range fleetsOf(groupsOf(v.Report, o, today), v.known, pageRows, byName) {
 		all.add(g)
 		t.Rows = append(t.Rows, row(g))
 	}
+
 	t.Sums = row(all)
+
 	return t
 }
 
@@ -309,6 +329,7 @@ func (v *view) chart(o *reports.Outline) {
 				return 0
 			}
 		}
+
 		v.byDay(o, layout.Chart{ID: "orders", Title: "Orders created"}, []daySeries{
 			{"Delivered", "good", orders(delivery.Delivered)}, {"Failed", "bad", orders(delivery.Failed)},
 			{"Cancelled", "quiet", orders(delivery.Cancelled)}, {"In progress", "accent", orders(0)},
@@ -343,10 +364,12 @@ func barsOf(p reports.Params) (every string, labels []string, label func(reports
 	default:
 		every, form = "year", "2006"
 	}
+
 	label = func(day reports.Day) string { return day.Midnight().Format(form) }
 	for day := p.From; day <= p.To; day++ {
 		labels = append(labels, label(day))
 	}
+
 	return every, slices.Compact(labels), label
 }
 
@@ -367,6 +390,7 @@ func (v *view) byDay(o *reports.Outline, c layout.Chart, series []daySeries) {
 		}
 		c.Add(s.name, s.tone, values)
 	}
+
 	v.Charts = append(v.Charts, &c)
 }
 
@@ -386,9 +410,11 @@ func outcomes(o *reports.Outline, known *directory) *layout.Chart {
 			counts[i] = append(counts[i], g.sums[column])
 		}
 	}
+
 	c.Add("Delivered", "good", counts[0])
 	c.Add("Failed", "bad", counts[1])
 	c.Add("Cancelled", "quiet", counts[2])
+
 	return c
 }
 
@@ -405,6 +431,7 @@ func (v *view) kindsOf(o *reports.Outline) (kinds []kind) {
 		kinds = append(kinds, kind{Name: name, Meaning: g.by[1], Todo: reports.ExceptionKinds()[name], Address: address(pathOf(v.Report), only),
 			Rows: g.rows, Amount: g.sums[amount], Collection: g.sums[collection]})
 	}
+
 	slices.SortFunc(kinds, func(a, b kind) int { return cmp.Or(cmp.Compare(b.Rows, a.Rows), cmp.Compare(a.Name, b.Name)) })
 	return kinds
 }
@@ -415,6 +442,7 @@ func balance(r *reports.Report, s reports.Summary) string {
 	if r.Column("orderAmountDelivered") < 0 {
 		return ""
 	}
+
 	rest := r.Total(s, "orderAmountDelivered")
 	text := "Amount delivered " + layout.Money(rest) + " ="
 	for _, part := range []struct{ key, name string }{
@@ -423,11 +451,13 @@ func balance(r *reports.Report, s reports.Summary) string {
 		n := r.Total(s, part.key)
 		text, rest = text+" "+part.name+" "+layout.Money(n), rest-n
 	}
+
 	switch {
 	case rest > 0:
 		text += " + " + layout.Money(rest) + " of cash and card orders that was not to be collected"
 	case rest < 0:
 		text += " - " + layout.Money(-rest) + " of cash and card orders that was to be collected beyond the order amounts"
 	}
+
 	return text + "."
 }

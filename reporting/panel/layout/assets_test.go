@@ -17,6 +17,7 @@ import (
 // What is vendored is what its authors built.
 func TestVendoredFiles_AreAsPublished(t *testing.T) {
 	t.Parallel()
+
 	for name, want := range map[string]string{
 		"htmx.min.js":      "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717",
 		"chart.umd.min.js": "87364cc2b2a76a6684929e7d6b80b18a897794db38400caff1fcf1791c6925d2",
@@ -31,6 +32,7 @@ func TestVendoredFiles_AreAsPublished(t *testing.T) {
 
 func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
 	t.Parallel()
+
 	f := withAssets(t)
 	for _, name := range served {
 		address := f.address(path.Base(name))
@@ -40,6 +42,7 @@ func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
 		if name == "assets/panel.css" {
 			want = append(want, svgmap.Stylesheet...)
 		}
+
 		if plain.Code != http.StatusOK || plain.Body.String() != string(want) {
 			t.Errorf("%s: %d, %d bytes", name, plain.Code, plain.Body.Len())
 		}
@@ -52,6 +55,7 @@ func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
 		if name == "assets/icon.svg" {
 			continue // too small to be compressed
 		}
+
 		small := get(t, routesOf(f), address, "br, gzip")
 		z, err := gzip.NewReader(small.Body)
 		must(t, err)
@@ -61,17 +65,21 @@ func TestAssets_AreKeptForEverAndCompressed(t *testing.T) {
 			t.Errorf("%s: compressed, it is another file", name)
 		}
 	}
+
 	if icon := get(t, routesOf(f), "/favicon.ico", ""); icon.Header().Get("Content-Type") != "image/svg+xml" {
 		t.Errorf("the icon is %v", icon.Header())
 	}
+
 	for _, path := range []string{"/assets/", "/assets/panel.css", "/assets/0000000000000000/layout.go", "/assets/0/vendor/htmx.min.js"} {
 		if got := get(t, routesOf(f), path, ""); got.Code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, got.Code)
 		}
 	}
+
 	if other := get(t, routesOf(f), "/assets/0000000000000000/panel.css", ""); other.Code != http.StatusOK || other.Header().Get("Cache-Control") != "no-store" {
 		t.Errorf("another release's address: %d %v", other.Code, other.Header())
 	}
+
 	request := httptest.NewRequest(http.MethodPost, f.address("panel.js"), nil)
 	w := httptest.NewRecorder()
 	routesOf(f).ServeHTTP(w, request)
@@ -92,6 +100,7 @@ func get(t *testing.T, h http.Handler, path, encoding string) *httptest.Response
 	if encoding != "" {
 		r.Header.Set("Accept-Encoding", encoding)
 	}
+
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w

@@ -39,6 +39,7 @@ func TestGet_ReadsOnceForAllWhoAsk(t *testing.T) {
 		for range 15 {
 			all.Go(func() { wantGot(t, c, 1) })
 		}
+
 		all.Wait()
 		if reads.Load() != 1 || time.Since(began) != time.Second {
 			t.Errorf("%d reads in %v", reads.Load(), time.Since(began))
@@ -68,6 +69,7 @@ func TestGet_WhoGoesAwayDoesNotWaitAndTheOthersAreServed(t *testing.T) {
 		if _, err := c.Get(gone); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
+
 		wantGot(t, c, 1)
 		if reads.Load() != 1 {
 			t.Errorf("%d reads", reads.Load())
@@ -86,6 +88,7 @@ func TestGet_ErrorsAreForThoseWhoWaitedAndNotKept(t *testing.T) {
 				}
 			})
 		}
+
 		all.Wait()
 		if _, err := c.Get(t.Context()); err == nil || reads.Load() != 2 {
 			t.Errorf("%v, %d reads", err, reads.Load())
@@ -104,6 +107,7 @@ func TestGet_StaleValueIsReturnedWhileItIsReadAgain(t *testing.T) {
 		if waited := time.Since(began); waited != 0 {
 			t.Errorf("waited %v", waited)
 		}
+
 		time.Sleep(time.Second)
 		synctest.Wait()
 		wantGot(t, c, 2)

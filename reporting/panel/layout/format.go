@@ -87,6 +87,7 @@ func Ago(now, t time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
+
 	d := now.Sub(t)
 	text := Span(max(d, -d))
 	switch {
@@ -95,6 +96,7 @@ func Ago(now, t time.Time) string {
 	case d < 0:
 		return "in " + text
 	}
+
 	return text + " ago"
 }
 
@@ -116,6 +118,7 @@ func Span(d time.Duration) string {
 	case d < 48*time.Hour:
 		unit, name = time.Hour, "h"
 	}
+
 	return fmt.Sprintf("%d %s", d/unit, name)
 }
 
@@ -159,6 +162,7 @@ func moneyOf(m any) (string, error) {
 		}
 		return Money(m.Minor), nil
 	}
+
 	return "", fmt.Errorf("money: %T is no amount", m)
 }
 
@@ -168,6 +172,7 @@ func share(part, other int64) string {
 	if part+other == 0 {
 		return ""
 	}
+
 	tenths := math.Round(float64(part) * 1000 / float64(part+other))
 	if part > 0 && other > 0 {
 		tenths = min(max(tenths, 1), 999)

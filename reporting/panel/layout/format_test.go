@@ -15,6 +15,7 @@ import (
 
 func TestFields_AreNamedInWords(t *testing.T) {
 	t.Parallel()
+
 	for name, want := range map[string]string{
 		"limits.orders.sustained.count": "Orders, sustained, requests", "limits.orderStatus.burst.seconds": "Order status, burst, seconds",
 		"closingDate": "Closing date", "to": "To", "": "", "İl": "İl",
@@ -23,10 +24,12 @@ func TestFields_AreNamedInWords(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
+
 	field := delivery.FieldError{Field: "limits.orders.sustained.count", Message: "must be 1 to 1,000,000"}
 	if got := said(&delivery.Error{Message: field.Field + " " + field.Message, Fields: []delivery.FieldError{field}}); got != "Orders, sustained, requests must be 1 to 1,000,000" {
 		t.Errorf("%q", got)
 	}
+
 	for field, want := range map[string]string{"2026-11-22": "22 Nov 2026", "2026-11-22T14:05": "22 Nov 2026 14:05:00", "2026-11-22T14:05:09": "22 Nov 2026 14:05:09", "22.11.2026": "", "": ""} {
 		if got := written(field); got != want {
 			t.Errorf("%s: %q", field, got)
@@ -36,6 +39,7 @@ func TestFields_AreNamedInWords(t *testing.T) {
 
 func TestTimes_AreLocal(t *testing.T) {
 	t.Parallel()
+
 	at := time.Date(2026, 11, 21, 21, 30, 5, 0, time.UTC)
 	for _, c := range []struct{ got, want string }{
 		{Clock(at), "22 Nov 2026 00:30:05"}, {Date(at), "22 Nov 2026"},
@@ -56,6 +60,7 @@ func TestTimes_AreLocal(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct{ got, want string }{
 		{Count(0), "0"}, {Count(999), "999"}, {Count(-1000), "-1,000"}, {Count(1234567), "1,234,567"},
 		{Count(math.MinInt64), "-9,223,372,036,854,775,808"},
@@ -67,11 +72,13 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("got %q, want %q", c.got, c.want)
 		}
 	}
+
 	for value, want := range map[any]string{int64(1250): "12.50", delivery.Money{}: "–", (delivery.Money{Minor: 7, Set: true}): "0.07"} {
 		if got, err := moneyOf(value); err != nil || got != want {
 			t.Errorf("%v: %q, %v", value, got, err)
 		}
 	}
+
 	if _, err := moneyOf(12.5); err == nil {
 		t.Error("a float passed for money")
 	}
@@ -83,6 +90,7 @@ func TestNumbers(t *testing.T) {
 // Whatever the amount, its digits are those of the kuruş.
 func TestMoney_LosesNothing(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(t *rapid.T) {
 		kurus := rapid.Int64().Draw(t, "kurus")
 		text := strings.NewReplacer(",", "", ".", "").Replace(Money(kurus))
@@ -103,6 +111,7 @@ func TestFault_FindsTheField(t *testing.T) {
 // What a label contains cannot end the attribute that the chart's data is in.
 func TestChart_IsData(t *testing.T) {
 	t.Parallel()
+
 	hostile := `"><script>alert(1)</script>`
 	c := &Chart{ID: "c", Title: hostile, Unit: "orders", Labels: []string{hostile}, Series: []Series{{Name: hostile, Values: []float64{1.5}, Texts: []string{hostile}}}}
 	set, err := template.New("").Funcs(withAssets(t).functions()).ParseFS(files, "page/parts.html")
@@ -116,6 +125,7 @@ func TestChart_IsData(t *testing.T) {
 
 func TestKeep_IDsThatFitACell(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string]string{
 		"besiktas-03-20067": "keep", "AS-S-İstanbul-2": "keep", "besiktas-03-200678": "", "店舗": "", `s-"><b>`: "keep", "": "keep",
 	} {

@@ -81,6 +81,7 @@ func (l *Layout) Handle(mux *http.ServeMux, pattern string, serve Handler, roles
 			l.Refuse(w, r, err)
 		}
 	})
+
 	mux.Handle(pattern, auth.Protect(auth.PolicyScripts, l.gate.Require(answer, roles...)))
 }
 
@@ -112,15 +113,19 @@ func (l *Layout) Routes(mux *http.ServeMux) {
 		default:
 			return delivery.Refuse(delivery.CodeForbidden, "your roles open no page of the panel")
 		}
+
 		http.Redirect(w, r, first, http.StatusSeeOther)
+
 		return nil
 	})
+
 	assets := http.NewServeMux()
 	assets.Handle("GET /assets/{hash}/{name}", gzhttp.GzipHandler(l.assets))
 	assets.HandleFunc("/favicon.ico", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "public, max-age=86400")
 		http.ServeFileFS(w, r, files, "assets/icon.svg")
 	})
+
 	mux.Handle("/assets/", auth.Protect(auth.PolicyData, assets))
 	mux.Handle("/favicon.ico", auth.Protect(auth.PolicyData, assets))
 }
@@ -141,13 +146,17 @@ func NewAssets(from fs.FS, names ...string) *Assets {
 		if err != nil {
 			panic(err)
 		}
+
 		if path.Ext(name) == ".css" {
 			content = append(content, svgmap.Stylesheet...)
 		}
+
 		f.contents[path.Base(name)] = content
 		all.Write(content)
 	}
+
 	f.Hash = hex.EncodeToString(all.Sum(nil)[:8])
+
 	return f
 }
 
@@ -160,9 +169,11 @@ func (f *Assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+
 	if path.Base(folder) == f.Hash {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
+
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
 }
 
@@ -202,14 +213,17 @@ func (p *Pages) wholePage(name string) *template.Template {
 	if set != nil {
 		return set
 	}
+
 	content := p.unused.Lookup(name)
 	isPage := content != nil && content.Tree != nil && p.templates.Lookup(name) == nil
 	if !isPage {
 		return nil
 	}
+
 	set = template.Must(p.unused.Clone())
 	template.Must(set.AddParseTree("content", content.Tree.Copy()))
 	p.whole[name] = set
+
 	return set
 }
 
@@ -252,12 +266,14 @@ func (p *Pages) Show(w http.ResponseWriter, r *http.Request, name string, v View
 		}
 		return p.Part(w, r, name+"-live", v.Data)
 	}
+
 	page := p.page(r, v)
 	status := http.StatusOK
 	if v.Refused != nil {
 		page.Alert, page.RequestID = auth.Explain(w, r, p.Layout.Log, v.Refused)
 		status = cmp.Or(v.Status, page.Alert.Code.HTTPStatus())
 	}
+
 	return p.show(w, status, name, page)
 }
 
@@ -305,10 +321,12 @@ func (l *Layout) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, http.ErrAbortHandler) {
 		panic(http.ErrAbortHandler) // the way out of an answer that has begun
 	}
+
 	if !auth.WantsPage(r) {
 		auth.Refuse(w, r, l.Log, err)
 		return
 	}
+
 	e, requestID := auth.Explain(w, r, l.Log, err)
 	status := e.Code.HTTPStatus()
 	page := l.own.page(r, View{Title: cmp.Or(refusalTitles[status], "This did not work"), Plain: len(e.Fields) > 0})
@@ -354,6 +372,7 @@ func (c *Chart) Add(name, tone string, values []int64) {
 		}
 		s.Values, s.Texts = append(s.Values, value), append(s.Texts, text)
 	}
+
 	c.Series = append(c.Series, s)
 }
 

@@ -34,11 +34,13 @@ type things struct{ Name, Typed string }
 func signedIn(t *testing.T, user string) *testenv.Client {
 	t.Helper()
 	t.Parallel()
+
 	l := testenv.New(t).OpenAs(stack.ReportingUser)
 	gate := panelenv.Gate(t, l)
 	f := New(gate, l, "sandbox", panelenv.Log)
 	c := testenv.Serve(t, routes(t, f, gate), testenv.AcceptHTML)
 	panelenv.SignIn(c, user)
+
 	return c
 }
 
@@ -59,12 +61,14 @@ func routes(t *testing.T, f *Layout, gate *auth.Gate) http.Handler {
 		}
 		return Redirect(w, r, "/accounts/a%2Fb%3F?page=2", "made")
 	}, auth.Operator)
+
 	f.Handle(mux, "GET /fails", func(http.ResponseWriter, *http.Request) error { return errors.New("a secret detail") }, auth.Operator)
 	f.Handle(mux, "GET /missing", func(http.ResponseWriter, *http.Request) error {
 		return delivery.Refuse(delivery.CodeOrderNotFound, "no order has this id")
 	}, auth.Operator)
 	f.Routes(mux)
 	mux.Handle("/login", gate.Handler())
+
 	return mux
 }
 
@@ -111,6 +115,7 @@ func TestRoles_DecideWhereHomeIs(t *testing.T) {
 
 func TestParse_RefusesBrokenTemplates(t *testing.T) {
 	t.Parallel()
+
 	f := New(nil, &ledger.Ledger{}, "sandbox", slog.New(slog.DiscardHandler))
 	func() {
 		defer func() {
@@ -120,6 +125,7 @@ func TestParse_RefusesBrokenTemplates(t *testing.T) {
 		}()
 		f.Parse("test", fstest.MapFS{"page/x.html": {Data: []byte("{{define")}})
 	}()
+
 	p := f.Parse("test", pages)
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/x", nil)

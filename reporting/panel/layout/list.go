@@ -41,6 +41,7 @@ func FiltersOf(r *http.Request, names ...string) *Filters {
 	if r.Method == http.MethodPost {
 		return f
 	}
+
 	query := r.URL.Query()
 	for _, name := range names {
 		if value := query.Get(name); value != "" {
@@ -51,6 +52,7 @@ func FiltersOf(r *http.Request, names ...string) *Filters {
 			f.Set(name, strings.ToValidUTF8(value[:min(len(value), longest)], ""))
 		}
 	}
+
 	return f
 }
 
@@ -76,6 +78,7 @@ func (f *Filters) Number(name, message string, least, most, preset int) int {
 	if f.Get(name) == "" {
 		return preset
 	}
+
 	n, err := strconv.Atoi(f.Get(name))
 	if err != nil || n < least || n > most {
 		f.Refuse(name, message)
@@ -115,6 +118,7 @@ func Address(path string, query url.Values, changes ...string) string {
 	for change := range slices.Chunk(changes, 2) {
 		kept.Set(change[0], change[1])
 	}
+
 	maps.DeleteFunc(kept, func(name string, _ []string) bool { return kept.Get(name) == "" })
 	if len(kept) == 0 {
 		return path
@@ -155,12 +159,15 @@ func NewPager(total, size, page int, path string, query url.Values) Pager {
 		}
 		return Address(path, query, "page", number)
 	}
+
 	if page > 1 {
 		g.ToFirst, g.Prev = to(1), to(page-1)
 	}
+
 	if page < pages {
 		g.Next, g.ToLast = to(page+1), to(pages)
 	}
+
 	return g
 }
 
@@ -229,14 +236,17 @@ func (l *Lists) readFew(ctx context.Context) (Names, error) {
 	if err := gaps.Allow(err); err != nil || counts.All > MostChoices {
 		return nil, err
 	}
+
 	accounts, next, incomplete := l.ledger.Accounts.Page(ctx, ledger.AccountFilter{}, "", MostChoices)
 	if err := gaps.Allow(incomplete); err != nil || next != "" {
 		return nil, err
 	}
+
 	names := Names{}
 	for _, a := range accounts {
 		names[a.ID.String()] = a.Name
 	}
+
 	return names, incomplete
 }
 
@@ -252,11 +262,13 @@ func (l *Lists) AccountNames(ctx context.Context, ids []delivery.AccountID) (Nam
 	if err != nil && !errors.Is(err, ledger.ErrIncomplete) {
 		return names, err
 	}
+
 	for i, id := range ids {
 		if read[i] != "" {
 			names[id.String()] = read[i]
 		}
 	}
+
 	return names, err
 }
 
@@ -266,6 +278,7 @@ func (l *Lists) FindAccount(ctx context.Context, typed string) (*delivery.Accoun
 	if typed == "" {
 		return nil, nil
 	}
+
 	account, err := l.ledger.Accounts.Named(ctx, typed)
 	if delivery.CodeOf(err) == delivery.CodeAccountNotFound {
 		return nil, nil
@@ -315,6 +328,7 @@ func (n Names) Find(typed string) string {
 	if _, known := n[typed]; known || typed == "" {
 		return typed
 	}
+
 	for _, as := range []func(string) string{strings.Clone, delivery.FoldName} {
 		var found []string
 		for id, name := range n {
@@ -322,10 +336,12 @@ func (n Names) Find(typed string) string {
 				found = append(found, id)
 			}
 		}
+
 		if len(found) == 1 {
 			return found[0]
 		}
 	}
+
 	return typed
 }
 
@@ -352,23 +368,27 @@ func (n Names) Choices(chosen string, most int) []Choice {
 	if len(n) == 0 || len(n) > most {
 		return nil
 	}
+
 	var all []Choice
 	times := map[string]int{}
 	for id, name := range n {
 		times[name]++
 		all = append(all, Choice{Value: id, Name: name, Chosen: id == chosen})
 	}
+
 	for i := range all {
 		if c := &all[i]; times[c.Name] > 1 {
 			c.Name += " · " + Short(c.Value)
 		}
 	}
+
 	slices.SortFunc(all, func(a, b Choice) int {
 		return cmp.Or(strings.Compare(delivery.FoldName(a.Name), delivery.FoldName(b.Name)), strings.Compare(a.Value, b.Value))
 	})
 	if _, known := n[chosen]; chosen != "" && !known {
 		all = append(all, Choice{Value: chosen, Name: chosen, Chosen: true})
 	}
+
 	return all
 }
 
@@ -400,10 +420,12 @@ func (c *Cache[T]) Get(ctx context.Context) (value T, err error) {
 	if !at.IsZero() && time.Since(at) <= c.MaxAge {
 		return last, nil
 	}
+
 	read := c.reads.DoChan("", func() (any, error) { return c.read(context.WithoutCancel(ctx), epoch) })
 	if !at.IsZero() && time.Since(at) <= c.MaxStale {
 		return last, nil
 	}
+
 	select {
 	case result := <-read:
 		value, _ = result.Val.(T) // a nil interface is T's zero value

@@ -4,6 +4,7 @@ import "testing"
 
 func TestFind_TakesIDsAndNamesOfExactlyOne(t *testing.T) {
 	t.Parallel()
+
 	names := Names{"1": "Işık Kurye", "2": "İzmir Hızlı", "3": "İkiz", "4": "ikiz", "5": "Çift", "6": "Çift", "7": "1", "8": ""}
 	for typed, want := range map[string]string{
 		"":                          "",
@@ -27,6 +28,7 @@ func TestFind_TakesIDsAndNamesOfExactlyOne(t *testing.T) {
 			t.Errorf("%q: %q, want %q", typed, got, want)
 		}
 	}
+
 	var nobody Names // Redis is unavailable
 	if got := nobody.Find("Işık"); got != "Işık" {
 		t.Error(got)

@@ -41,26 +41,31 @@ func (o *Once) Handler(act Handler) Handler {
 		if !utf8.ValidString(fmt.Sprint(r.PostForm)) { // it could not be sent on as it was typed
 			return delivery.Refuse(delivery.CodeMalformedRequest, "the form is not UTF-8")
 		}
+
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), o.Timeout)
 		defer cancel()
 		r = r.WithContext(ctx)
 		if r.PostForm.Get("once") == "" {
 			return delivery.Refuse(delivery.CodeMalformedRequest, "the form lacks its number; load the page again")
 		}
+
 		key := sha256.Sum256([]byte(auth.IdentityOf(ctx).Name + "\n" + r.URL.RequestURI() + "\n" + r.PostForm.Encode()))
 		answer, err := o.sent.carryOut(key, func() (*recording, error) {
 			answer := &recording{header: w.Header().Clone()}
 			return answer, act(answer, r)
 		})
+
 		switch {
 		case err != nil:
 			return err
 		case answer == nil:
 			return Redirect(w, r, PageOf(r.URL), "sent-before")
 		}
+
 		maps.Copy(w.Header(), answer.header)
 		w.WriteHeader(answer.status)
 		_, _ = w.Write(answer.body.Bytes()) // the browser may have gone
+
 		return nil
 	}
 }
@@ -74,6 +79,7 @@ func PageOf(action *url.URL) string {
 	if strings.Count(escaped, "/") == 1 {
 		return escaped
 	}
+
 	page := path.Dir(escaped)
 	if action.RawQuery != "" {
 		page += "?" + action.RawQuery
@@ -102,16 +108,21 @@ func (s *sentForms) carryOut(key formKey, act func() (*recording, error)) (*reco
 				time.AfterFunc(repeatAnswer, func() { s.set(key, sentBefore) })
 				time.AfterFunc(rememberSent, func() { s.set(key, nil) })
 			}()
+
 			return act()
 		})
+
 		if s.answers == nil {
 			s.answers = map[formKey]func() (*recording, error){}
 		}
+
 		if len(s.answers) < mostSentForms {
 			s.answers[key] = answer
 		}
 	}
+
 	s.mu.Unlock()
+
 	return answer()
 }
 
@@ -124,6 +135,7 @@ func (s *sentForms) set(key formKey, answer func() (*recording, error)) {
 	if s.answers[key] != nil {
 		s.answers[key] = answer
 	}
+
 	if answer == nil {
 		delete(s.answers, key)
 	}

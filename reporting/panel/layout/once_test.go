@@ -18,11 +18,13 @@ import (
 // What is remembered of a form later says only that it was done.
 func TestOnce_LaterSaysThatItWasSentBefore(t *testing.T) {
 	t.Parallel()
+
 	o, done := Once{Timeout: time.Minute}, 0
 	handle := o.Handler(func(w http.ResponseWriter, r *http.Request) error {
 		done++
 		return Redirect(w, r, "/accounts/x", "renamed")
 	})
+
 	send := func() string {
 		r := httptest.NewRequest(http.MethodPost, "/accounts/x/name?id=y", nil)
 		r.PostForm = url.Values{"once": {"1"}, "name": {"x"}}
@@ -30,14 +32,17 @@ func TestOnce_LaterSaysThatItWasSentBefore(t *testing.T) {
 		testenv.Must(t, handle(w, r))
 		return w.Header().Get("Location")
 	}
+
 	for range 2 {
 		if to := send(); to != "/accounts/x?done=renamed" {
 			t.Error(to)
 		}
 	}
+
 	for key := range o.sent.answers {
 		o.sent.set(key, sentBefore)
 	}
+
 	if to := send(); to != "/accounts/x?id=y&done=sent-before" || done != 1 {
 		t.Errorf("%s, done %d times", to, done)
 	}
@@ -45,6 +50,7 @@ func TestOnce_LaterSaysThatItWasSentBefore(t *testing.T) {
 
 func TestOnce_WhatWasRefusedMayBeSentAgain(t *testing.T) {
 	t.Parallel()
+
 	for _, status := range []int{http.StatusBadRequest, http.StatusConflict, http.StatusInternalServerError} {
 		var forms sentForms
 		for range 2 {
@@ -63,6 +69,7 @@ func TestOnce_WhatWasRefusedMayBeSentAgain(t *testing.T) {
 // Programs may number their forms alike.
 func TestOnce_IsOfOnePersonAlone(t *testing.T) {
 	t.Parallel()
+
 	var people auth.People
 	var texts []string
 	for _, name := range []string{"deniz", "ece"} {
@@ -70,6 +77,7 @@ func TestOnce_IsOfOnePersonAlone(t *testing.T) {
 		testenv.Must(t, err)
 		people.Tokens, texts = append(people.Tokens, token), append(texts, text)
 	}
+
 	gate, err := auth.New(nil, people, auth.Settings{PasswordChecks: 1}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	testenv.Must(t, err)
 	o, done := Once{Timeout: time.Minute}, 0
@@ -77,6 +85,7 @@ func TestOnce_IsOfOnePersonAlone(t *testing.T) {
 		done++
 		return Redirect(w, r, "/accounts/x", "renamed")
 	})
+
 	pages := gate.Require(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.PostForm = url.Values{"once": {"1"}, "name": {"x"}}
 		testenv.Must(t, handle(w, r))
@@ -95,11 +104,13 @@ func TestOnce_IsOfOnePersonAlone(t *testing.T) {
 
 func TestOnce_RefusesFormsThatCannotBeRepeated(t *testing.T) {
 	t.Parallel()
+
 	var o Once
 	handle := o.Handler(func(http.ResponseWriter, *http.Request) error {
 		t.Error("it was done")
 		return nil
 	})
+
 	for name, form := range map[string]url.Values{
 		"without a number": {"name": {"x"}},
 		"an empty number":  {"once": {""}, "name": {"x"}},
@@ -116,6 +127,7 @@ func TestOnce_RefusesFormsThatCannotBeRepeated(t *testing.T) {
 
 func TestOnce_PanicEndsTheAction(t *testing.T) {
 	t.Parallel()
+
 	var forms sentForms
 	func() {
 		defer func() {
@@ -125,6 +137,7 @@ func TestOnce_PanicEndsTheAction(t *testing.T) {
 		}()
 		_, _ = forms.carryOut(formKey{1}, func() (*recording, error) { panic("broken") })
 	}()
+
 	answer, err := forms.carryOut(formKey{1}, func() (*recording, error) { return &recording{status: http.StatusOK}, nil })
 	if answer == nil || err != nil {
 		t.Errorf("it may not be sent again: %v", err)
@@ -133,6 +146,7 @@ func TestOnce_PanicEndsTheAction(t *testing.T) {
 
 func TestOnce_IsBounded(t *testing.T) {
 	t.Parallel()
+
 	var forms sentForms
 	for i := range mostSentForms + 10 {
 		first := false
@@ -144,6 +158,7 @@ func TestOnce_IsBounded(t *testing.T) {
 			t.Fatal("not the first")
 		}
 	}
+
 	if len(forms.answers) != mostSentForms {
 		t.Error(len(forms.answers))
 	}

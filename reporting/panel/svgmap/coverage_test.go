@@ -14,6 +14,7 @@ var kadikoy = delivery.Point{Latitude: 40.9903, Longitude: 29.0290}
 
 func TestCountry_ShowsTurkeyAlone(t *testing.T) {
 	t.Parallel()
+
 	country, closeUp := both(t, nil)
 	if len(country.Land) != 1 || len(country.Coverage) != 0 || closeUp != nil {
 		t.Errorf("%d outlines, %d coverages, close-up %v", len(country.Land), len(country.Coverage), closeUp)
@@ -26,6 +27,7 @@ func TestCountry_ShowsTurkeyAlone(t *testing.T) {
 // Edirne and Van are 1,450 km apart; the map says so within its promise.
 func TestCountry_DistancesAreTrueWithinFourPerCent(t *testing.T) {
 	t.Parallel()
+
 	p := fit(polygonsOf(delivery.Turkey()).Bound(), countryWidth, countryHeight, coverageMargin/2, closeSpan)
 	for name, pair := range map[string][2]delivery.Point{
 		"Edirne-Kars":   {{Latitude: 41.6771, Longitude: 26.5557}, {Latitude: 40.6013, Longitude: 43.0975}},
@@ -42,6 +44,7 @@ func TestCountry_DistancesAreTrueWithinFourPerCent(t *testing.T) {
 
 func TestCoverage_SmallOneIsRingedOnTheCountryAndLargeInTheCloseUp(t *testing.T) {
 	t.Parallel()
+
 	country, closeUp := both(t, coverage(t, [][][2]float64{ring(source(1), 12, kadikoy, 0.03)}))
 	if len(country.Marks) != 1 || country.Marks[0].Kind != Locator {
 		t.Errorf("marks of the country: %+v", country.Marks)
@@ -53,6 +56,7 @@ func TestCoverage_SmallOneIsRingedOnTheCountryAndLargeInTheCloseUp(t *testing.T)
 
 func TestCoverage_HolesStayHoles(t *testing.T) {
 	t.Parallel()
+
 	c := coverage(t, [][][2]float64{ring(source(1), 40, kadikoy, 0.3), ring(source(2), 10, kadikoy, 0.1)})
 	_, closeUp := both(t, c)
 	if got := strings.Count(closeUp.Coverage[0], "Z"); len(closeUp.Coverage) != 1 || got != 2 {
@@ -66,12 +70,14 @@ func TestCoverage_HolesStayHoles(t *testing.T) {
 // The edges of what is possible: all must be drawn, none may be heavy.
 func TestCoverage_DegenerateOnes(t *testing.T) {
 	t.Parallel()
+
 	at := func(longitude, latitude float64) [2]float64 { return [2]float64{longitude, latitude} }
 	same := at(29, 41)
 	islands := make([][][][2]float64, 0, 4000)
 	for i := range 4000 {
 		islands = append(islands, [][][2]float64{ring(source(uint64(i)), 4, delivery.Point{Latitude: 36 + float64(i%60)/10, Longitude: 26 + float64(i/60)/4}, 0.04)})
 	}
+
 	for name, c := range map[string]*delivery.Coverage{
 		"a point":              coverage(t, [][][2]float64{{same, same, same, same}}),
 		"a line":               coverage(t, [][][2]float64{{same, at(29.5, 41), at(29.2, 41), same}}),
@@ -112,6 +118,7 @@ func manyHoles(n int) [][][2]float64 {
 // Whatever is covered: all within the view, no figure missing, and light.
 func TestCoverage_IsAlwaysInViewAndLight(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
 		polygons := make([][][][2]float64, rapid.IntRange(1, 5).Draw(t, "polygons"))
@@ -120,12 +127,14 @@ func TestCoverage_IsAlwaysInViewAndLight(t *testing.T) {
 			if rapid.Bool().Draw(t, "in Turkey") {
 				at = delivery.Point{Latitude: 36 + 6*(at.Latitude+90)/180, Longitude: 26 + 18*(at.Longitude+180)/360}
 			}
+
 			for range rapid.IntRange(1, 3).Draw(t, "rings") {
 				radius := rapid.SampledFrom([]float64{0, 1e-9, 1e-5, 0.001, 0.02, 0.5, 8, 100}).Draw(t, "radius")
 				n := rapid.SampledFrom([]int{3, 4, 17, 300, 1200}).Draw(t, "points")
 				polygons[i] = append(polygons[i], ring(source(seed+uint64(i)), n, at, radius))
 			}
 		}
+
 		country, closeUp := both(t, coverage(t, polygons...))
 		if len(country.Coverage) == 0 || len(closeUp.Coverage) == 0 {
 			t.Fatalf("not drawn")
@@ -135,6 +144,7 @@ func TestCoverage_IsAlwaysInViewAndLight(t *testing.T) {
 
 func TestSite_ShowsTheStoreWhereverItIs(t *testing.T) {
 	t.Parallel()
+
 	served := coverage(t, [][][2]float64{ring(source(1), 12, kadikoy, 0.05)})
 	for name, c := range map[string]struct {
 		coverage *delivery.Coverage
@@ -158,6 +168,7 @@ func TestSite_ShowsTheStoreWhereverItIs(t *testing.T) {
 
 func TestCoverage_DrawingDoesNotChangeIt(t *testing.T) {
 	t.Parallel()
+
 	c := coverage(t, [][][2]float64{ring(source(1), 500, kadikoy, 0.3)})
 	before := string(c.JSON())
 	first, _ := both(t, c)

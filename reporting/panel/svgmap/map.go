@@ -98,6 +98,7 @@ func Country(c *delivery.Coverage, title, description string) *Map {
 	m := country(part, coverageMargin/2, title, description)
 	m.Coverage = m.plane.paths(area)
 	m.markIfSmall(part)
+
 	return m
 }
 
@@ -108,6 +109,7 @@ func CloseUp(c *delivery.Coverage, title, description string) *Map {
 	if part.IsEmpty() {
 		return nil
 	}
+
 	m := closeUp(part, area, title, description)
 	m.markIfSmall(part)
 	return m
@@ -122,6 +124,7 @@ func Site(c *delivery.Coverage, store delivery.Point, title, description string)
 	} else {
 		m = closeUp(part.Union(around), area, title, description)
 	}
+
 	m.mark(Store, &store, 0)
 	return m
 }
@@ -148,6 +151,7 @@ func (m *Map) markIfSmall(part orb.Bound) {
 	if part.IsEmpty() {
 		return
 	}
+
 	southWest, northEast := m.plane.at(part.Min), m.plane.at(part.Max)
 	if northEast[0]-southWest[0] < tooSmall && southWest[1]-northEast[1] < tooSmall {
 		middle := m.plane.at(part.Center())
@@ -172,25 +176,31 @@ func Surroundings(of Places, title, description string) *Map {
 		at := dropoff.Min
 		b = b.Extend(orb.Point{at[0] - east, at[1] - north}).Extend(orb.Point{at[0] + east, at[1] + north})
 	}
+
 	if b.IsEmpty() {
 		return nil
 	}
+
 	m := newMap(b, placesWidth, placesHeight, placesMargin, placesSpan, title, description)
 	m.Ashore, m.Grid = true, m.plane.grid(m.Bar.Metres)
 	around := 0.0
 	if of.Blur > 0 {
 		around = max(m.plane.units(of.Blur), leastBlur)
 	}
+
 	dropoff := m.mark(Dropoff, of.Dropoff, around)
 	store := m.mark(Store, of.Store, 0)
 	if store && dropoff {
 		m.Way = []string{line(m.Marks[1].X, m.Marks[1].Y, m.Marks[0].X, m.Marks[0].Y)}
 	}
+
 	kind := Courier
 	if of.Lost {
 		kind = Lost
 	}
+
 	m.mark(kind, of.Courier, 0)
+
 	return m
 }
 
@@ -234,6 +244,7 @@ func polygonsOf(c *delivery.Coverage) (polygons orb.MultiPolygon) {
 	if c == nil {
 		return nil
 	}
+
 	for _, rings := range c.Polygons() {
 		var polygon orb.Polygon
 		for _, points := range rings {
@@ -243,8 +254,10 @@ func polygonsOf(c *delivery.Coverage) (polygons orb.MultiPolygon) {
 			}
 			polygon = append(polygon, ring)
 		}
+
 		polygons = append(polygons, polygon)
 	}
+
 	return polygons
 }
 
@@ -263,6 +276,7 @@ func fit(b orb.Bound, width, height int, margin, minSpan float64) plane {
 	least := minSpan / metresPerDegree
 	across, up := max((b.Max[0]-b.Min[0])*p.cos, least), max(b.Max[1]-b.Min[1], least)
 	p.scale = min((p.width-2*margin)/across, (p.height-2*margin)/up)
+
 	return p
 }
 
@@ -281,11 +295,13 @@ func (p plane) bar() *Bar {
 	} else if longest >= 2*step {
 		step *= 2
 	}
+
 	const indent = 12
 	label := strconv.FormatFloat(step, 'f', -1, 64) + " m"
 	if step >= 1000 {
 		label = strconv.FormatFloat(step/1000, 'f', -1, 64) + " km"
 	}
+
 	return &Bar{X1: indent, X2: round(indent + p.units(step)), Y: p.height - indent, Label: label, Metres: step}
 }
 
@@ -295,6 +311,7 @@ func (p plane) grid(metres float64) (paths []string) {
 	for x := math.Mod(p.width/2, step); x < p.width; x += step {
 		paths = append(paths, line(x, 0, x, p.height))
 	}
+
 	for y := math.Mod(p.height/2, step); y < p.height; y += step {
 		paths = append(paths, line(0, y, p.width, y))
 	}
@@ -325,6 +342,7 @@ func shorten(polygons orb.MultiPolygon) orb.MultiPolygon {
 				left += len(ring)
 			}
 		}
+
 		if left <= maxVertices {
 			return polygons
 		}
@@ -344,6 +362,7 @@ func pathOf(polygon orb.Polygon) string {
 		}
 		path += "M" + strings.Join(slices.Compact(points), " ") + "Z"
 	}
+
 	return path
 }
 

@@ -39,10 +39,12 @@ func draw(t failer, m *Map) string {
 	if err := set.ExecuteTemplate(&out, "map", m); err != nil {
 		t.Fatalf("%v", err)
 	}
+
 	svg := out.String()
 	if len(svg) > maxBytes {
 		t.Fatalf("%d bytes", len(svg))
 	}
+
 	decoder := xml.NewDecoder(strings.NewReader(svg))
 	for {
 		_, err := decoder.Token()
@@ -52,19 +54,23 @@ func draw(t failer, m *Map) string {
 			t.Fatalf("%v in %.200s", err, svg)
 		}
 	}
+
 	for _, wrong := range []string{"NaN", "Inf", "ZgotmplZ", "e+", "e-"} {
 		if strings.Contains(regexp.MustCompile(`<(title|desc)>[^<]*`).ReplaceAllString(svg, ""), wrong) {
 			t.Fatalf("%s in %.2000s", wrong, svg)
 		}
 	}
+
 	for _, mark := range m.Marks {
 		inView(t, m, mark.X, mark.Y)
 	}
+
 	for _, layer := range [][]string{m.Land, m.Coverage, m.Grid, m.Way} {
 		for _, path := range layer {
 			pathInView(t, m, path)
 		}
 	}
+
 	if m.Bar != nil {
 		inView(t, m, m.Bar.X1, m.Bar.Y)
 		inView(t, m, m.Bar.X2, m.Bar.Y)
@@ -72,6 +78,7 @@ func draw(t failer, m *Map) string {
 			t.Fatalf("the scale bar takes %.2f of the width", share)
 		}
 	}
+
 	return svg
 }
 
@@ -92,10 +99,12 @@ func pathInView(t failer, m *Map, path string) {
 	if !wholeForm.MatchString(path) || path[0] != 'M' {
 		t.Fatalf("no path: %.100q", path)
 	}
+
 	numbers := strings.Fields(letters.ReplaceAllString(path, " "))
 	if len(numbers)%2 != 0 || len(numbers) == 0 {
 		t.Fatalf("%d figures in %.100q", len(numbers), path)
 	}
+
 	for i := 0; i < len(numbers); i += 2 {
 		x, err1 := strconv.ParseFloat(numbers[i], 64)
 		y, err2 := strconv.ParseFloat(numbers[i+1], 64)
@@ -129,6 +138,7 @@ func coverage(t failer, polygons ...[][][2]float64) *delivery.Coverage {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
+
 	return c
 }
 

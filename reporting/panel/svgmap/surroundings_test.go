@@ -19,12 +19,14 @@ func moved(from delivery.Point, north, east float64) *delivery.Point {
 
 func TestSurroundings_FitAtEveryDistance(t *testing.T) {
 	t.Parallel()
+
 	for metres, bar := range map[float64]string{0: "200 m", 1: "200 m", 100: "200 m", 1500: "500 m", 20_000: "5 km", 500_000: "100 km", 9_000_000: "2000 km"} {
 		m := Surroundings(Places{Store: &kadikoy, Dropoff: moved(kadikoy, 0, metres/2), Courier: moved(kadikoy, 0, metres), Blur: 100}, "t", "d")
 		draw(t, m)
 		if len(m.Marks) != 3 || len(m.Way) != 1 || m.Bar.Label != bar {
 			t.Errorf("%v m: %d marks, %d ways, bar %s; want bar %s", metres, len(m.Marks), len(m.Way), m.Bar.Label, bar)
 		}
+
 		if metres >= 1500 && metres < 1e6 {
 			across := m.Marks[2].X - m.Marks[1].X
 			if said := across / (m.Bar.X2 - m.Bar.X1) * m.Bar.Metres; math.Abs(said/metres-1) > 0.02 {
@@ -48,6 +50,7 @@ func TestSurroundings_NorthIsUpAndEastIsRight(t *testing.T) {
 
 func TestSurroundings_WhatIsNotKnownIsNotDrawn(t *testing.T) {
 	t.Parallel()
+
 	nowhere := []delivery.Point{{Latitude: math.NaN(), Longitude: 29}, {Latitude: 41, Longitude: math.Inf(1)}, {Latitude: 91, Longitude: 29}, {Latitude: 41, Longitude: -181}}
 	for _, p := range nowhere {
 		if m := Surroundings(Places{Store: &p, Dropoff: &p, Courier: &p}, "", ""); m != nil {
@@ -59,6 +62,7 @@ func TestSurroundings_WhatIsNotKnownIsNotDrawn(t *testing.T) {
 			t.Errorf("%v is drawn: %+v", p, m.Marks)
 		}
 	}
+
 	if Surroundings(Places{}, "", "") != nil {
 		t.Error("a map of nothing")
 	}
@@ -66,16 +70,19 @@ func TestSurroundings_WhatIsNotKnownIsNotDrawn(t *testing.T) {
 
 func TestSurroundings_BlurAndLostCourier(t *testing.T) {
 	t.Parallel()
+
 	m := Surroundings(Places{Store: &kadikoy, Dropoff: moved(kadikoy, 900, 0), Courier: moved(kadikoy, 300, 0), Blur: 100, Lost: true}, "", "")
 	svg := draw(t, m)
 	if m.Marks[0].Kind != Dropoff || m.Marks[0].Radius < leastBlur || m.Marks[2].Kind != Lost {
 		t.Errorf("%+v", m.Marks)
 	}
+
 	for _, part := range []string{`class="map-lost"`, `class="map-around"`, `class="map-store"`, `class="map-dropoff"`} {
 		if !strings.Contains(svg, part) {
 			t.Errorf("no %s", part)
 		}
 	}
+
 	exact := Surroundings(Places{Dropoff: &kadikoy}, "", "")
 	if exact.Marks[0].Radius != 0 || strings.Contains(draw(t, exact), "map-around") {
 		t.Error("an exact place has a circle")
@@ -84,6 +91,7 @@ func TestSurroundings_BlurAndLostCourier(t *testing.T) {
 
 func TestMap_WordsAreText(t *testing.T) {
 	t.Parallel()
+
 	svg := draw(t, Surroundings(Places{Store: &kadikoy}, `</title><script>x</script>`, `"><img onerror=x>`))
 	if strings.Contains(svg, "<script") || strings.Contains(svg, "<img") || !strings.Contains(svg, "&lt;script") {
 		t.Error(svg)
@@ -98,6 +106,7 @@ func TestMap_WordsAreText(t *testing.T) {
 
 func TestSurroundings_AreAlwaysInView(t *testing.T) {
 	t.Parallel()
+
 	point := rapid.Custom(func(t *rapid.T) *delivery.Point {
 		if rapid.IntRange(0, 4).Draw(t, "known") == 0 {
 			return nil
@@ -107,6 +116,7 @@ func TestSurroundings_AreAlwaysInView(t *testing.T) {
 		}
 		return &delivery.Point{Latitude: rapid.Float64().Draw(t, "latitude"), Longitude: rapid.Float64().Draw(t, "longitude")}
 	})
+
 	rapid.Check(t, func(t *rapid.T) {
 		m := Surroundings(Places{Store: point.Draw(t, "store"), Dropoff: point.Draw(t, "drop-off"), Courier: point.Draw(t, "courier"),
 			Blur: rapid.SampledFrom([]float64{0, 1, 100, 5000}).Draw(t, "blur")}, "t", "d")
