@@ -39,10 +39,12 @@ func booksOf(ctx context.Context, a *archive.Archive, p *Params) (books, []closi
 	if err != nil {
 		return live, nil, err
 	}
+
 	lastClosed := Day(0)
 	if len(closings) > 0 {
 		lastClosed = closings[len(closings)-1].month.lastOfMonth()
 	}
+
 	switch {
 	case p.AsOf != 0 && p.To > lastClosed:
 		return live, nil, ParamErrors{{Field: "as_of", Message: fmt.Sprintf("%s was not closed on %s: what was known of months that are open is not kept",
@@ -52,6 +54,7 @@ func booksOf(ctx context.Context, a *archive.Archive, p *Params) (books, []closi
 	case p.Basis == Known:
 		return asKnown, closings, nil
 	}
+
 	return asBooked, closings, nil
 }
 
@@ -80,6 +83,7 @@ func closingsUntil(ctx context.Context, a *archive.Archive, day Day) ([]closing,
 			closings = append(closings, c)
 		}
 	}
+
 	return closings, nil
 }
 
@@ -108,19 +112,24 @@ func closingsOf(entries []journal.Entry) ([]closing, error) {
 			At      time.Time    `json:"at"`
 			Control []StoredLine `json:"control"`
 		}
+
 		if err := json.Unmarshal([]byte(entries[i].Text), &decision); err != nil {
 			return nil, fmt.Errorf("entry %d of the books: %w", i+1, err)
 		}
 		if decision.Kind != "close" {
 			continue
 		}
+
 		month, err := ParseDay(decision.Month + "-01")
 		if err != nil {
 			return nil, fmt.Errorf("entry %d of the books: %w", i+1, err)
 		}
+
 		closings = append(closings, closing{at: decision.At, month: month, control: decision.Control})
 	}
+
 	lastClosings.Store(&parsedClosings{seal: seal, closings: closings})
+
 	return closings, nil
 }
 
@@ -188,6 +197,7 @@ func (r *Report) asSealed(b books, closings []closing, p *Params) (*Report, erro
 	if b != asBooked || !isWholeMonth || len(p.narrowing()) > 0 {
 		return r, nil
 	}
+
 	for _, c := range closings {
 		if c.month != p.From {
 			continue
@@ -198,6 +208,7 @@ func (r *Report) asSealed(b books, closings []closing, p *Params) (*Report, erro
 			}
 		}
 	}
+
 	return r, nil
 }
 
@@ -211,13 +222,16 @@ func CloseLines(ctx context.Context, a *archive.Archive, p Params) (stored []Sto
 		if isReport && s.SHA256 != "" {
 			s.Format = r.format()
 		}
+
 		for i := range control.Columns {
 			if c := &control.Columns[i]; c.Numeric() && line[i].Given {
 				s.Figures[c.Key] = line[i].Number
 			}
 		}
+
 		stored = append(stored, s)
 	}
+
 	return stored, err
 }
 
@@ -236,6 +250,7 @@ func storedLines(closings []closing, p *Params) (lines [][]Cell) {
 		if !isNext { // before the first closing, or after the last
 			continue
 		}
+
 		next = c.month.lastOfMonth() + 1
 
 		if sums == nil {
@@ -243,10 +258,12 @@ func storedLines(closings []closing, p *Params) (lines [][]Cell) {
 		} else {
 			addStored(sums, c.control)
 		}
+
 		for i, line := range c.control {
 			digests[i] += line.SHA256 + "\n"
 		}
 	}
+
 	if next != p.To+1 || !carried(sums) {
 		return nil
 	}
@@ -256,14 +273,17 @@ func storedLines(closings []closing, p *Params) (lines [][]Cell) {
 		for j := range control.Columns {
 			line[j].Number, line[j].Given = s.Figures[control.Columns[j].Key]
 		}
+
 		line[control.Column("line")].Text, line[control.Column("ties")].Text = s.Line, s.Ties
 		if s.SHA256 != "" && p.To > p.From.lastOfMonth() {
 			sum := sha256.Sum256([]byte(digests[i]))
 			s.SHA256 = hex.EncodeToString(sum[:])
 		}
+
 		line[control.Column("sha256")].Text = s.SHA256
 		lines = append(lines, line)
 	}
+
 	return lines
 }
 
@@ -290,6 +310,7 @@ func addStored(sums, later []StoredLine) {
 				sums[i].Figures[key] += n
 			}
 		}
+
 		if later[i].Ties == "no" {
 			sums[i].Ties = "no"
 		}
@@ -303,11 +324,13 @@ func carried(sums []StoredLine) bool {
 	for _, s := range sums {
 		byName[s.Line] = s.Figures
 	}
+
 	for key, ended := range byName["ended-in-period"] {
 		if byName["order-ledger"][key]+byName[carriedIn][key]-byName[carriedOut][key] != ended {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -321,5 +344,6 @@ func Balance(ctx context.Context, a *archive.Archive, p Params) (balanced bool, 
 		}
 		return nil
 	})
+
 	return balanced, found, err
 }

@@ -16,6 +16,7 @@ import (
 //rule:finance/cells-that-begin-with
 func TestCSV_EscapesWhatCouldBeAFormula(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string]string{
 		"":                "",
 		"Moda Şubesi":     "Moda Şubesi",
@@ -70,6 +71,7 @@ func plainFile(t rapid.TB, texts []string) []byte {
 		}
 		err = cmp.Or(err, sink.Row(cells))
 	}
+
 	if err := cmp.Or(err, sink.End(Summary{})); err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -98,6 +100,7 @@ func requireExact(t rapid.TB, texts []string) {
 				t.Fatalf("%q: %s is %q", text, exceptions.Columns[i].Key, got)
 			}
 		}
+
 		if !bytes.Contains(file, []byte(strings.ReplaceAll(text, `"`, `""`))) {
 			t.Fatalf("%q is not in the file byte for byte:\n%s", text, file)
 		}
@@ -107,6 +110,7 @@ func requireExact(t rapid.TB, texts []string) {
 //rule:finance/cells-that-begin-with
 func TestPlainCSV_HasEveryTextAsItIs(t *testing.T) {
 	t.Parallel()
+
 	requireExact(t, hostileTexts)
 
 	pieces := rapid.OneOf(rapid.SampledFrom(hostileTexts), rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
@@ -118,11 +122,13 @@ func TestPlainCSV_HasEveryTextAsItIs(t *testing.T) {
 
 func TestMoney_IsWrittenWithTwoDecimals(t *testing.T) {
 	t.Parallel()
+
 	for n, want := range map[int64]string{0: "0.00", 1: "0.01", 10: "0.10", 99: "0.99", 100: "1.00", 24990: "249.90", 999_999_999: "9999999.99", -1: "-0.01", -12345: "-123.45"} {
 		if got := string(appendMoney(nil, n, '.')); got != want {
 			t.Errorf("%d: %s, wanted %s", n, got, want)
 		}
 	}
+
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(0, 1<<62).Draw(t, "n")
 		if got := string(appendMoney(nil, n, '.')); got != lira(n) {
@@ -135,6 +141,7 @@ func FuzzCSVText(f *testing.F) {
 	for _, s := range []string{"", "=1", `a"b;c,d`, "satır\r\nsonu", " x ", "＝", "'", "\r\r\n", "\x00", "\xd1\u00a0", "\n\n\"\n"} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, s string) {
 		want := strings.ReplaceAll(s, "\r\n", "\n") // encoding/csv reads the one as the other
 		for separator, d := range map[rune]style{';': spreadsheetCSV, ',': plainCSV} {
@@ -146,6 +153,7 @@ func FuzzCSVText(f *testing.F) {
 			if err != nil || len(row) != 2 || row[1] != "x" {
 				t.Fatalf("%q becomes %q: %q, %v", s, line, row, err)
 			}
+
 			disarmed := d.disarm && row[0] == "'"+want
 			if row[0] != want && !disarmed {
 				t.Fatalf("%q becomes %q", s, row[0])
@@ -164,6 +172,7 @@ func FuzzJSONText(f *testing.F) {
 	for _, s := range []string{"", `"`, "\x00", "İğdır </script>", "\xff", "\f\b", "\xf2\xb3\xa0\xe2"} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, s string) {
 		var got string
 		if err := json.Unmarshal(appendJSONText(nil, s), &got); err != nil || utf8.ValidString(s) && got != s {
@@ -174,6 +183,7 @@ func FuzzJSONText(f *testing.F) {
 
 func TestValues_Parse(t *testing.T) {
 	t.Parallel()
+
 	now := time.Date(2026, 11, 21, 21, 30, 0, 0, time.UTC) // the 22nd in Turkey
 	id := accounts[1].String()
 	for name, c := range map[string]struct {
@@ -211,6 +221,7 @@ func TestValues_Parse(t *testing.T) {
 				t.Errorf("%s: %T", name, err)
 			}
 		}
+
 		if got != c.want {
 			t.Errorf("%s: %s, wanted %s", name, got, c.want)
 		}
@@ -221,6 +232,7 @@ func FuzzParseDay(f *testing.F) {
 	for _, s := range []string{"2026-11-21", "2028-02-29", "2000-01-01", "x"} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, s string) {
 		if d, err := ParseDay(s); err == nil && d.String() != s {
 			t.Fatalf("%q is read as %s", s, d)

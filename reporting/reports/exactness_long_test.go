@@ -104,6 +104,7 @@ func newEnv(t *testing.T, f faults) *env {
 			t.Logf("the exporter's log ends:\n%s", e.log.Bytes()[max(0, e.log.Len()-4000):])
 		}
 	})
+
 	return e
 }
 
@@ -116,6 +117,7 @@ func (e *env) makeStores() {
 	for _, f := range []*delivery.Fleet{e.Fleet, second} {
 		e.terms = append(e.terms, core.Candidate{Terms: f.Terms(), Covers: true})
 	}
+
 	for i := range 5 {
 		v := e.NewVendor()
 		for j, name := range []string{"Çiğköfteci Şükrü Ünal", "=1+1 Döner"} {
@@ -164,6 +166,7 @@ func (e *env) underFaults(f faults, work func()) {
 			e.startExporter()
 		}
 	})
+
 	all.Go(func() {
 		for range f.engineKills {
 			time.Sleep(f.pause/2 + rand.N(f.pause*4))
@@ -172,6 +175,7 @@ func (e *env) underFaults(f faults, work func()) {
 			e.ClickHouse.Start(e.T)
 		}
 	})
+
 	all.Wait()
 }
 
@@ -189,6 +193,7 @@ func (e *env) makeOrders(n int, seed uint64) {
 			}
 		})
 	}
+
 	all.Wait()
 }
 
@@ -199,6 +204,7 @@ func (e *env) makeOrder(r *rand.Rand, n int) error {
 	if r.IntN(10) > 0 {
 		o.OrderAmount = delivery.Money{Minor: r.Int64N(1_000_000), Set: true}
 	}
+
 	switch r.IntN(4) {
 	case 0:
 	case 1:
@@ -206,6 +212,7 @@ func (e *env) makeOrder(r *rand.Rand, n int) error {
 	default:
 		o.Collection = o.OrderAmount
 	}
+
 	created, _, err := e.Ledger.Orders.Create(e.T.Context(), &core.Creation{Account: o.Account,
 		IdempotencyKey: o.ExternalOrderID, Body: []byte(o.ExternalOrderID), Now: o.CreatedAt, Candidates: e.terms, Draft: &delivery.OrderDraft{
 			ExternalStoreID: o.ExternalStoreID, ExternalOrderID: o.ExternalOrderID, ReadyAt: o.CreatedAt,
@@ -216,6 +223,7 @@ func (e *env) makeOrder(r *rand.Rand, n int) error {
 	if err != nil {
 		return err
 	}
+
 	o.ID = created.Order.ID
 	for changes := drawChanges(r, &o); len(changes) > 0; {
 		some := changes[:1+r.IntN(len(changes))]
@@ -224,14 +232,17 @@ func (e *env) makeOrder(r *rand.Rand, n int) error {
 		if err != nil {
 			return err
 		}
+
 		change := func(step *core.Step) { step.Change(stored, some) } // nobody else changes it
 		if err := testenv.Step(e.T.Context(), e.Ledger, o.ID.Partition(), change); err != nil {
 			return err
 		}
 	}
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sample.orders = append(e.sample.orders, o)
+
 	return nil
 }
 
@@ -261,6 +272,7 @@ func drawChanges(r *rand.Rand, o *archive.Order) (changes []delivery.Change) {
 		}
 		return &changes[len(changes)-1]
 	}
+
 	steps := r.IntN(6)
 	for s := delivery.Assigned; s <= delivery.Delivered && int(s) <= int(delivery.Searching)+steps; s++ {
 		reach(s)
@@ -272,6 +284,7 @@ func drawChanges(r *rand.Rand, o *archive.Order) (changes []delivery.Change) {
 			return changes
 		}
 	}
+
 	switch {
 	case r.IntN(8) == 0: // stays open
 	case o.Status.Cancellable() && r.IntN(2) == 0:
@@ -281,6 +294,7 @@ func drawChanges(r *rand.Rand, o *archive.Order) (changes []delivery.Change) {
 		o.Failure = []delivery.FailureReason{delivery.TimedOut, delivery.CourierIncident, delivery.OtherFailure}[r.IntN(3)]
 		reach(delivery.Failed).Failure = o.Failure
 	}
+
 	return changes
 }
 
@@ -296,6 +310,7 @@ func (e *env) reportLate() {
 			noError(e.T, err)
 		}
 	}
+
 	e.Decide()
 }
 
@@ -344,5 +359,6 @@ func (e *env) corruptOne() {
 	if out := e.reconcile(true, "--fix"); !strings.Contains(out, "(fixed)") {
 		e.T.Errorf("reconcile --fix said\n%s", out)
 	}
+
 	e.reconcile(true)
 }

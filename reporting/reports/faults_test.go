@@ -38,6 +38,7 @@ func (s *trap) Abort()                { s.aborted++; s.Sink.Abort() }
 // ended, and its query stops.
 func TestRun_GivenUpInTheMiddleEndsTheQuery(t *testing.T) {
 	t.Parallel()
+
 	readShared(t)
 	p := period(t, "2026-11-01", "2026-12-31")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -51,11 +52,13 @@ func TestRun_GivenUpInTheMiddleEndsTheQuery(t *testing.T) {
 		if want == context.Canceled {
 			runCtx = ctx
 		}
+
 		_, err := ledger.Run(runCtx, shared.many, p, s, nil)
 		if !errors.Is(err, want) || errors.Is(err, delivery.ErrUnavailable) || s.ended || s.aborted != 1 || s.rows >= manyOrders || want == gone && s.rows != s.at {
 			t.Errorf("%v after %d rows; ended %v, aborted %d times", err, s.rows, s.ended, s.aborted)
 		}
 	}
+
 	testserver.Await(t, "no query of the report runs", func() bool {
 		return testserver.SharedClickHouse(t).Exec(t, "SELECT count() FROM system.processes WHERE current_database = '"+shared.database+"'") == "0\n"
 	})
@@ -63,6 +66,7 @@ func TestRun_GivenUpInTheMiddleEndsTheQuery(t *testing.T) {
 
 func TestRun_ClickHouseUnavailableOrEmpty(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	opened := func(url, database string) *archive.Archive {
 		a, err := archive.Open(archive.Settings{URL: url, Database: database})
@@ -70,6 +74,7 @@ func TestRun_ClickHouseUnavailableOrEmpty(t *testing.T) {
 		t.Cleanup(func() { a.Close() })
 		return a
 	}
+
 	bare := e.NewDatabase(t)
 	e.Exec(t, "CREATE DATABASE "+bare)
 	unavailable := opened("http://127.0.0.1:9", "")
@@ -78,6 +83,7 @@ func TestRun_ClickHouseUnavailableOrEmpty(t *testing.T) {
 		if _, err := r.Run(t.Context(), unavailable, p, CSV.Sink(io.Discard), nil); !errors.Is(err, delivery.ErrUnavailable) {
 			t.Errorf("%s, unavailable: %v", r.Name, err)
 		}
+
 		for name, a := range map[string]*archive.Archive{"no database": opened(e.URL, "never_migrated"), "no tables": opened(e.URL, bare)} {
 			_, err := r.Run(t.Context(), a, p, CSV.Sink(io.Discard), nil)
 			if err == nil || errors.Is(err, delivery.ErrUnavailable) || !strings.Contains(err.Error(), "reporting migrate") {
@@ -85,9 +91,11 @@ func TestRun_ClickHouseUnavailableOrEmpty(t *testing.T) {
 			}
 		}
 	}
+
 	if _, err := ledger.Outline(t.Context(), unavailable, p); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Errorf("outline: %v", err)
 	}
+
 	a, _ := exampleArchive(t)
 	o, err := ledger.Outline(t.Context(), a, allDays.params())
 	noError(t, err)
@@ -99,6 +107,7 @@ func TestRun_ClickHouseUnavailableOrEmpty(t *testing.T) {
 // A sum that an int64 cannot hold is an error, never a wrong number.
 func TestSummary_RefusesToOverflow(t *testing.T) {
 	t.Parallel()
+
 	sum := ledger.nothing()
 	cells := make([]Cell, len(ledger.Columns))
 	cells[ledger.Column("orderAmount")] = Cell{Number: 1 << 62, Given: true}

@@ -132,6 +132,7 @@ func appendMoney(dst []byte, kurus int64, decimal byte) []byte {
 		dst = append(dst, '-')
 		size = -size
 	}
+
 	dst = strconv.AppendUint(dst, size/100, 10)
 	cents := size % 100
 	return append(dst, decimal, byte('0'+cents/10), byte('0'+cents%10))
@@ -189,6 +190,7 @@ func (c *csvSink) row(value func(column int)) error {
 		}
 		value(i)
 	}
+
 	c.line = append(c.line, c.end...)
 	return c.write()
 }
@@ -212,6 +214,7 @@ func (c *csvSink) appendText(dst []byte, text string) []byte {
 	dst = append(dst, '"')
 	dst = append(dst, prefix...)
 	dst = append(dst, strings.ReplaceAll(text, `"`, `""`)...)
+
 	return append(dst, '"')
 }
 
@@ -222,13 +225,16 @@ func beginsFormula(s string) bool {
 	if s == "" {
 		return false
 	}
+
 	switch s[0] {
 	case '\t', '\r', '\n', 0:
 		return true
 	}
+
 	if first := s[0]; first >= '0' && first != '=' && first != '@' && first < utf8.RuneSelf {
 		return false // letters and digits, nearly always
 	}
+
 	for _, r := range s {
 		switch r {
 		case '=', '+', '-', '@', '＝', '＋', '－', '＠':
@@ -238,6 +244,7 @@ func beginsFormula(s string) bool {
 			return false
 		}
 	}
+
 	return false
 }
 
@@ -266,7 +273,9 @@ func (j *jsonSink) Row(cells []Cell) error {
 		}
 		j.appendMember(&j.report.Columns[i], &cells[i])
 	}
+
 	j.line = append(j.line, '}')
+
 	return j.write()
 }
 
@@ -278,6 +287,7 @@ func (j *jsonSink) End(s Summary) error {
 			j.appendMember(c, &s.Totals[i])
 		}
 	}
+
 	j.line = append(j.line, "}}}\n"...)
 	return cmp.Or(j.write(), j.w.Flush())
 }
@@ -339,6 +349,7 @@ func (t *tableSink) texts(cells []Cell) []string {
 			texts[i] = string(t.append(nil, kind, cells[i].Number))
 		}
 	}
+
 	return texts
 }
 
@@ -347,12 +358,15 @@ func (t *tableSink) put(row []string) error {
 	if t.open {
 		return t.writeRow(row)
 	}
+
 	for i := range row {
 		t.widths[i] = max(t.widths[i], uniseg.StringWidth(row[i]))
 	}
+
 	if t.kept = append(t.kept, row); len(t.kept) < tableSample {
 		return nil
 	}
+
 	return t.start()
 }
 
@@ -361,6 +375,7 @@ func (t *tableSink) start() error {
 	if t.open {
 		return nil
 	}
+
 	rows := slices.Insert(t.kept, 1, t.rule(t.kept[0]))
 	t.open, t.kept = true, nil
 	for _, row := range rows {
@@ -368,6 +383,7 @@ func (t *tableSink) start() error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -390,6 +406,7 @@ func (t *tableSink) writeRow(row []string) error {
 		}
 		t.line = append(append(append(t.line, text...), padding...), "  "...)
 	}
+
 	t.line = append(bytes.TrimRight(t.line, " "), '\n')
 	return t.write()
 }
@@ -401,11 +418,14 @@ func (t *tableSink) End(s Summary) error {
 			t.widths[i] = max(t.widths[i], uniseg.StringWidth(totals[i]))
 		}
 	}
+
 	err := t.start()
 	if strings.Join(totals, "") != "" {
 		err = cmp.Or(err, t.writeRow(t.rule(totals)), t.writeRow(totals))
 	}
+
 	t.line = fmt.Appendf(t.line, "\n%d rows\n", s.Rows)
+
 	return cmp.Or(err, t.write(), t.w.Flush())
 }
 

@@ -22,6 +22,7 @@ import (
 //rule:finance/csv-in-utf-8-with-bom
 func TestCSV_SaysTheSameForSpreadsheets(t *testing.T) {
 	t.Parallel()
+
 	a, _ := exampleArchive(t)
 	p := allDays.params()
 	for _, r := range All() {
@@ -40,11 +41,13 @@ func TestCSV_SaysTheSameForSpreadsheets(t *testing.T) {
 				}
 			}
 		}
+
 		b, _ := written(t, a, r, p, CSV)
 		rest, found := bytes.CutPrefix(b, []byte("\xef\xbb\xbf"))
 		if !found || !bytes.HasSuffix(b, []byte("\r\n")) {
 			t.Errorf("%s begins with %q", r.Name, b[:10])
 		}
+
 		sameRows(t, r.Name, readCSV(t, rest, ';', r), want)
 	}
 }
@@ -59,6 +62,7 @@ func disarmed(text string) string {
 
 func TestCSVComma_DiffersInSeparatorAndDecimalPointAlone(t *testing.T) {
 	t.Parallel()
+
 	a, _ := exampleArchive(t)
 	p := allDays.params()
 	for _, r := range All() {
@@ -71,11 +75,13 @@ func TestCSVComma_DiffersInSeparatorAndDecimalPointAlone(t *testing.T) {
 				}
 			}
 		}
+
 		commas, _ := written(t, a, r, p, CSVComma)
 		rest, found := bytes.CutPrefix(commas, []byte("\ufeff"))
 		if !found {
 			t.Errorf("%s has no byte order mark", r.Name)
 		}
+
 		sameRows(t, r.Name, readCSV(t, rest, ',', r), want)
 	}
 }
@@ -83,6 +89,7 @@ func TestCSVComma_DiffersInSeparatorAndDecimalPointAlone(t *testing.T) {
 //rule:finance/csv-in-utf-8-with-bom
 func TestJSON_SaysTheSame(t *testing.T) {
 	t.Parallel()
+
 	a, _ := exampleArchive(t)
 	p := allDays.params()
 	for _, r := range All() {
@@ -94,6 +101,7 @@ func TestJSON_SaysTheSame(t *testing.T) {
 				Totals map[string]any
 			}
 		}
+
 		d := json.NewDecoder(bytes.NewReader(b))
 		d.UseNumber()
 		d.DisallowUnknownFields()
@@ -101,6 +109,7 @@ func TestJSON_SaysTheSame(t *testing.T) {
 		if _, err := d.Token(); err != io.EOF || !answer.Success {
 			t.Errorf("%s: after it comes %v", r.Name, err)
 		}
+
 		var got [][]string
 		for _, object := range answer.Data.Rows {
 			if len(object) != len(r.Columns) {
@@ -112,10 +121,12 @@ func TestJSON_SaysTheSame(t *testing.T) {
 			}
 			got = append(got, row)
 		}
+
 		sameRows(t, r.Name, got, plain(t, a, r, p))
 		if answer.Data.Totals["rows"] != json.Number(fmt.Sprint(len(got))) {
 			t.Errorf("%s: totals %v", r.Name, answer.Data.Totals)
 		}
+
 		for i := range r.Columns {
 			c := &r.Columns[i]
 			if c.Key == "rows" { // control-totals has a column of the name
@@ -148,7 +159,9 @@ func jsonText(t *testing.T, c *Column, v any) string {
 		}
 		return v
 	}
+
 	t.Errorf("%s is %T", c.Key, v)
+
 	return ""
 }
 
@@ -162,6 +175,7 @@ func totalText(c *Column, total Cell) string {
 //rule:finance/csv-in-utf-8-with-bom
 func TestXLSX_HasNumbersAndDatesAndTotals(t *testing.T) {
 	t.Parallel()
+
 	a, _ := exampleArchive(t)
 	p := allDays.params()
 	p.Asked = moment("2026-11-22T14:03:05.678+03:00")
@@ -173,16 +187,19 @@ func TestXLSX_HasNumbersAndDatesAndTotals(t *testing.T) {
 		if sheets := f.GetSheetList(); len(sheets) != 1 || sheets[0] != r.Name {
 			t.Errorf("sheets %q", sheets)
 		}
+
 		panes, err := f.GetPanes(r.Name)
 		noError(t, err)
 		if !panes.Freeze || panes.YSplit != xlsxHeader {
 			t.Errorf("%s: panes %+v", r.Name, panes)
 		}
+
 		for cell, want := range map[string]string{"A1": r.Title + ", 2026-10-01 to 2028-12-31", "A2": "Amounts in TRY; days and times of Turkey (+03:00); as of 2026-11-22 14:03:05"} {
 			if got, err := f.GetCellValue(r.Name, cell); err != nil || got != want {
 				t.Errorf("%s: %s is %q, want %q, %v", r.Name, cell, got, want, err)
 			}
 		}
+
 		got := sheetRows(t, f, r, r.Name, xlsxHeader, isNumber)
 		page, err := f.GetPageLayout(r.Name)
 		noError(t, err)
@@ -191,11 +208,13 @@ func TestXLSX_HasNumbersAndDatesAndTotals(t *testing.T) {
 		if *page.Orientation != "landscape" || page.FitToWidth == nil || *page.FitToWidth != 1 || *page.FitToHeight != 0 || !*fitted.FitToPage {
 			t.Errorf("%s: printed as %+v", r.Name, page)
 		}
+
 		last, err := excelize.CoordinatesToCellName(len(r.Columns), xlsxHeader+len(plain(t, a, r, p)), true)
 		noError(t, err)
 		if names := f.GetDefinedName(); len(names) != 1 || names[0].Name != "_xlnm._FilterDatabase" || names[0].RefersTo != "'"+r.Name+"'!$A$3:"+last {
 			t.Errorf("%s: filters %+v, want to %s", r.Name, names, last)
 		}
+
 		if r != control {
 			totals := got[len(got)-1]
 			got = got[:len(got)-1]
@@ -205,6 +224,7 @@ func TestXLSX_HasNumbersAndDatesAndTotals(t *testing.T) {
 				}
 			}
 		}
+
 		sameRows(t, r.Name, got, toTheSecond(r, plain(t, a, r, p)))
 	}
 }
@@ -235,32 +255,39 @@ func sheetRows(t *testing.T, f *excelize.File, r *Report, sheet string, header i
 			names[i] = r.Columns[i].Heading
 		}
 	}
+
 	if strings.Join(raw[header-1], "|") != strings.Join(names, "|") {
 		t.Fatalf("%s: header %q", sheet, raw[header-1])
 	}
+
 	for n, row := range raw[header:] {
 		texts := make([]string, len(r.Columns))
 		for i := range r.Columns {
 			if i >= len(row) || row[i] == "" {
 				continue
 			}
+
 			cell, _ := excelize.CoordinatesToCellName(i+1, n+header+1)
 			kind, err := f.GetCellType(sheet, cell)
 			noError(t, err)
 			if formula, _ := f.GetCellFormula(sheet, cell); formula != "" {
 				t.Errorf("%s has the formula %s", cell, formula)
 			}
+
 			number := kind == excelize.CellTypeUnset || kind == excelize.CellTypeNumber
 			if number != isNumber(&r.Columns[i]) && row[i] != "Total" {
 				t.Errorf("%s, %s: %q is of type %v", sheet, cell, row[i], kind)
 			}
+
 			texts[i] = row[i]
 			if number {
 				texts[i] = sheetText(t, r.Columns[i].Kind, row[i])
 			}
 		}
+
 		all = append(all, texts)
 	}
+
 	return all
 }
 
@@ -285,6 +312,7 @@ func sheetText(t *testing.T, kind Kind, raw string) string {
 	case Time:
 		return at.Format("2006-01-02T15:04:05.000-07:00")
 	}
+
 	return raw
 }
 
@@ -292,6 +320,7 @@ func sheetText(t *testing.T, kind Kind, raw string) string {
 // totals fall.
 func TestXLSX_GoesOnWithTheNextSheet(t *testing.T) {
 	t.Parallel()
+
 	a, _ := exampleArchive(t)
 	p := allDays.params()
 	want := plain(t, a, statement, p)
@@ -309,15 +338,19 @@ func TestXLSX_GoesOnWithTheNextSheet(t *testing.T) {
 			if i > 0 {
 				name = fmt.Sprintf("%s %d", statement.Name, i+1)
 			}
+
 			part := sheetRows(t, f, statement, sheet, xlsxHeader, isNumber)
 			if sheet != name || len(part) > rows-xlsxHeader {
 				t.Errorf("sheet %q has %d rows, at most %d fit", sheet, len(part), rows-xlsxHeader)
 			}
+
 			got = append(got, part...)
 		}
+
 		if last := got[len(got)-1]; last[0] != "Total" {
 			t.Errorf("it ends with %q", last)
 		}
+
 		sameRows(t, fmt.Sprintf("sheets of %d rows", rows), got[:len(got)-1], want)
 		f.Close()
 	}
@@ -326,6 +359,7 @@ func TestXLSX_GoesOnWithTheNextSheet(t *testing.T) {
 // A report that is too long for a workbook is refused before anything is written.
 func TestXLSX_RefusesTooManyRowsBeforeItBegins(t *testing.T) {
 	t.Parallel()
+
 	a, _ := exampleArchive(t)
 	for _, r := range All() {
 		rows := int64(len(plain(t, a, r, allDays.params())))
@@ -362,6 +396,7 @@ func TestXLSX_RefusesTooManyRowsBeforeItBegins(t *testing.T) {
 //rule:finance/money-is-a-json-number
 func TestXLSX_HoldsKurusExactly(t *testing.T) {
 	t.Parallel()
+
 	for n := int64(0); n < 3_000_000; n += 977 {
 		for _, kurus := range []int64{n, widestExact - n, 999_999_999 - n%999_999_999} {
 			if got := strconv.FormatFloat(xlsxValue(Money, kurus).(float64), 'f', -1, 64); sheetText(t, Money, got) != lira(kurus) {
@@ -369,6 +404,7 @@ func TestXLSX_HoldsKurusExactly(t *testing.T) {
 			}
 		}
 	}
+
 	if got := xlsxValue(Money, widestExact+1); got != "10000000000000.00" {
 		t.Errorf("%v", got)
 	}
@@ -387,6 +423,7 @@ func shownTimes(t rapid.TB, f *Format, times []int64) []string {
 	for _, at := range times {
 		err = cmp.Or(err, sink.Row([]Cell{{Number: at, Given: true}}))
 	}
+
 	if err := cmp.Or(err, sink.End(Summary{Totals: make([]Cell, 1)})); err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -401,31 +438,37 @@ func shownTimes(t rapid.TB, f *Format, times []int64) []string {
 		t.Fatalf("%v", err)
 	}
 	defer book.Close()
+
 	rows, err := book.GetRows(oneTime.Name, excelize.Options{RawCellValue: true})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
+
 	var shown []string
 	for _, row := range rows[xlsxHeader:] {
 		days, err := strconv.ParseFloat(row[0], 64)
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
+
 		// Spreadsheets round what they show to the second.
 		midnight := time.Date(1899, 12, 30, 0, 0, 0, 0, time.UTC).AddDate(0, 0, int(math.Floor(days)))
 		seconds := math.Round((days - math.Floor(days)) * 86_400)
 		shown = append(shown, midnight.Add(time.Duration(seconds)*time.Second).Format("2006-01-02 15:04:05"))
 	}
+
 	return shown
 }
 
 func TestTimes_AreTheSameSecondInEverySpreadsheet(t *testing.T) {
 	t.Parallel()
+
 	times := []int64{
 		moment("2026-11-30T23:59:59.999+03:00").UnixMilli(), moment("2026-12-31T23:59:59.500+03:00").UnixMilli(),
 		moment("2026-11-30T00:00:00.000+03:00").UnixMilli(), moment("2026-11-30T12:00:00.001+03:00").UnixMilli(),
 		moment("1969-12-31T23:59:59.999+03:00").UnixMilli(),
 	}
+
 	want := []string{"2026-11-30 23:59:59", "2026-12-31 23:59:59", "2026-11-30 00:00:00", "2026-11-30 12:00:00", "1969-12-31 23:59:59"}
 	for _, f := range []*Format{CSV, CSVComma, XLSX} {
 		got := shownTimes(t, f, times)
@@ -459,12 +502,15 @@ func TestXLSX_LeavesNoTemporaryFiles(t *testing.T) {
 		for i := range cells {
 			cells[i] = Cell{Text: strings.Repeat("x", 3000), Number: int64(i), Given: true}
 		}
+
 		for range 2000 {
 			noError(t, x.Row(cells))
 		}
+
 		if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
 			t.Fatalf("%v, %v: the rows are kept in memory", files, err)
 		}
+
 		noError(t, end(x))
 		if files, _ := os.ReadDir(dir); len(files) != 0 {
 			t.Errorf("%v are left", files)
@@ -474,6 +520,7 @@ func TestXLSX_LeavesNoTemporaryFiles(t *testing.T) {
 
 func TestTable_AlignsTurkishAndNumbers(t *testing.T) {
 	t.Parallel()
+
 	var b bytes.Buffer
 	s := Table.Sink(&b)
 	r := &Report{Title: "Title", Columns: []Column{{Key: "name", Kind: Text}, {Key: "amount", Kind: Money, Sum: true}, {Key: "day", Kind: DayOnly}}}
@@ -497,6 +544,7 @@ func TestTable_AlignsTurkishAndNumbers(t *testing.T) {
 // However long a table is, only its first rows are kept.
 func TestTable_KeepsNoMoreThanItsSample(t *testing.T) {
 	t.Parallel()
+
 	table := newTable(io.Discard).(*tableSink)
 	noError(t, table.Begin(exceptions, Params{}))
 	for range 3 * tableSample {

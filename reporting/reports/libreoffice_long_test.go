@@ -26,6 +26,7 @@ func opened(t *testing.T, name string, content []byte) (*excelize.File, string) 
 	if err != nil {
 		t.Fatal("soffice is missing: this test opens reports in LibreOffice; `sh internal/stack/deps.sh libreoffice` installs it")
 	}
+
 	dir := t.TempDir()
 	noError(t, os.WriteFile(filepath.Join(dir, name+".csv"), content, 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -36,14 +37,17 @@ func opened(t *testing.T, name string, content []byte) (*excelize.File, string) 
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("soffice: %v\n%s", err, out)
 	}
+
 	f, err := excelize.OpenFile(filepath.Join(dir, "out", name+".xlsx"))
 	noError(t, err)
 	t.Cleanup(func() { f.Close() })
+
 	return f, f.GetSheetList()[0]
 }
 
 func TestLibreOffice_OpensCSV(t *testing.T) {
 	t.Parallel()
+
 	a, _ := exampleArchive(t)
 	p := allDays.params()
 	// CSV has no types: a tax number becomes a number, and a month stays a text.
@@ -61,10 +65,12 @@ func TestLibreOffice_OpensCSV(t *testing.T) {
 				}
 			}
 		}
+
 		b, _ := written(t, a, r, p, CSV)
 		f, sheet := opened(t, r.Name, b)
 		sameRows(t, r.Name, sheetRows(t, f, r, sheet, 1, isNumber), want)
 	}
+
 	// This test would notice a formula: without its apostrophe it is carried out.
 	f, sheet := opened(t, "bare", []byte("=1+1\n"))
 	if formula, _ := f.GetCellFormula(sheet, "A1"); formula != "1+1" {

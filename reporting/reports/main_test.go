@@ -33,6 +33,7 @@ func newArchive(t testing.TB, e *testserver.ClickHouse) (*archive.Archive, strin
 	t.Cleanup(func() { a.Close() })
 	_, err = a.Migrate(t.Context())
 	noError(t, err)
+
 	return a, database
 }
 
@@ -61,6 +62,7 @@ func readShared(t *testing.T) {
 		shared.many, shared.database = newArchive(keep, e)
 		insertMany(t, e, shared.database)
 	})
+
 	if shared.database == "" {
 		t.Fatal("the shared archives could not be made")
 	}
@@ -96,9 +98,11 @@ func archiveOf(t testing.TB, s sample) *archive.Archive {
 		o.Version--
 		o.Status, o.Failure, o.Cancel, o.EndedAt, o.DeliveredAt = 1, "", "", time.Time{}, time.Time{}
 	}
+
 	noError(t, a.InsertAgain(t.Context(), &archive.Batch{Orders: earlier, Late: s.late}))
 	noError(t, a.InsertAgain(t.Context(), &archive.Batch{Orders: s.orders, Late: s.late}))
 	noError(t, a.InsertAgain(t.Context(), &archive.Batch{Orders: earlier[:len(earlier)/2]}))
+
 	return a
 }
 
@@ -152,6 +156,7 @@ func sameRows(t testing.TB, what string, got, want [][]string) {
 			}
 		}
 	}
+
 	switch {
 	case len(got) < len(want):
 		t.Fatalf("%s: %d rows, wanted %d; missing is %q", what, len(got), len(want), want[len(got)])

@@ -70,9 +70,11 @@ func (s sample) oldestFirst(q asked) []*archive.Order {
 			all = append(all, &s.orders[i])
 		}
 	}
+
 	slices.SortFunc(all, func(a, b *archive.Order) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID.String(), b.ID.String()))
 	})
+
 	return all
 }
 
@@ -88,6 +90,7 @@ func (s sample) ledger(q asked) (rows [][]string) {
 		if !q.covers(o.CreatedAt) {
 			continue
 		}
+
 		rows = append(rows, []string{
 			o.ID.String(), o.ExternalOrderID, o.ExternalStoreID, o.StoreName, o.TaxNumber, o.Fleet.String(), o.FleetName,
 			o.Status.String(), string(o.Failure), timeText(o.CreatedAt), timeText(o.OrderedAt), timeText(o.PickedUpAt), timeText(o.DeliveredAt), timeText(o.EndedAt),
@@ -95,6 +98,7 @@ func (s sample) ledger(q asked) (rows [][]string) {
 			string(o.Cancel), o.CourierName, "", "", "", o.Account.String(),
 		})
 	}
+
 	return rows
 }
 
@@ -178,6 +182,7 @@ func (s sample) collections(q asked) (rows [][]string) {
 			f.end(o)
 		}
 	}
+
 	for _, k := range grouped(groups) {
 		f := groups[k]
 		rows = append(rows, []string{
@@ -186,6 +191,7 @@ func (s sample) collections(q asked) (rows [][]string) {
 			number(f.cashWithoutAmount), number(f.noPaymentType), lira(f.untyped), "",
 		})
 	}
+
 	return rows
 }
 
@@ -197,12 +203,14 @@ func (s sample) statement(q asked) (rows [][]string) {
 			f.name(o)
 			f.created++
 		}
+
 		if q.covers(o.EndedAt) {
 			f := at(groups, dayText(o.EndedAt)[:7], o)
 			f.name(o)
 			f.end(o)
 		}
 	}
+
 	for _, k := range grouped(groups) {
 		f := groups[k]
 		rows = append(rows, []string{
@@ -211,6 +219,7 @@ func (s sample) statement(q asked) (rows [][]string) {
 			number(f.prepaidCount), lira(f.prepaid), number(f.noPaymentType), lira(f.untyped), "",
 		})
 	}
+
 	return rows
 }
 
@@ -220,13 +229,17 @@ func kinds(o *archive.Order) (all []string) {
 	for warning := range made.PaymentWarnings {
 		all = append(all, warning.Kind)
 	}
+
 	if (o.Status == delivery.Failed || o.Status == delivery.Cancelled) && o.Collection.Minor > 0 {
 		all = append(all, "CollectionUndelivered")
 	}
+
 	if o.WithoutCourier {
 		all = append(all, "CourierMissing")
 	}
+
 	slices.Sort(all)
+
 	return all
 }
 
@@ -236,6 +249,7 @@ func (s sample) exceptions(q asked) (rows [][]string) {
 		if !q.covers(o.CreatedAt) {
 			continue
 		}
+
 		row := func(kind string, reported time.Time) {
 			rows = append(rows, []string{
 				kind, o.Account.String(), o.ID.String(), o.ExternalOrderID, o.ExternalStoreID, o.StoreName, o.Fleet.String(), o.FleetName,
@@ -244,21 +258,25 @@ func (s sample) exceptions(q asked) (rows [][]string) {
 				string(o.Cancel), o.CourierName, "", "",
 			})
 		}
+
 		all := kinds(o)
 		for _, kind := range all {
 			if kind < "LateDelivery" {
 				row(kind, time.Time{})
 			}
 		}
+
 		for _, l := range s.late { // in the order of their times
 			if l.Order == o.ID {
 				row("LateDelivery", l.ReportedAt)
 			}
 		}
+
 		if slices.Contains(all, "PaymentTypeMissing") {
 			row("PaymentTypeMissing", time.Time{})
 		}
 	}
+
 	return rows
 }
 
@@ -273,16 +291,20 @@ func (s sample) control(q asked) [][]string {
 			ledger.created++
 			ledger.end(o)
 		}
+
 		if over {
 			ended.end(o)
 		}
+
 		if !created && over {
 			in.end(o)
 		}
+
 		if created && !over {
 			out.end(o)
 		}
 	}
+
 	seen := map[string]bool{}
 	for _, row := range s.exceptions(q) {
 		found++
@@ -291,6 +313,7 @@ func (s sample) control(q asked) [][]string {
 		}
 		seen[row[2]] = true
 	}
+
 	sums := func(f figures) []string {
 		return []string{number(f.orders), number(f.delivered), number(f.failed), number(f.cancelled), lira(f.amount), lira(f.cash), lira(f.card), lira(f.prepaid), lira(f.untyped)}
 	}
@@ -298,6 +321,7 @@ func (s sample) control(q asked) [][]string {
 		return slices.Insert(append([]string{name, rows, created}, figures...), 11, ties) // the column before the last
 	}
 	created := number(ledger.created)
+
 	return [][]string{
 		line("order-ledger", created, created, sums(ledger), ""),
 		line("carried-in", "", "", sums(in), ""),

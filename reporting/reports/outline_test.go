@@ -38,6 +38,7 @@ func requirePages(t *testing.T, a *archive.Archive, r *Report, p Params, size in
 	if o.Rows != s.Rows || !slices.Equal(o.Totals, s.Totals) {
 		t.Errorf("%s: %+v, want %+v", what, o.Summary, s)
 	}
+
 	var rows [][]Cell
 	for skip := int64(0); skip < o.Rows; skip += int64(size) {
 		page, err := o.Page(t.Context(), a, skip, size)
@@ -47,14 +48,17 @@ func requirePages(t *testing.T, a *archive.Archive, r *Report, p Params, size in
 		}
 		rows = append(rows, page...)
 	}
+
 	if len(rows) != len(all.rows) {
 		t.Fatalf("%s: %d rows, want %d", what, len(rows), len(all.rows))
 	}
+
 	for i := range rows {
 		if !slices.Equal(rows[i], all.rows[i]) {
 			t.Fatalf("%s, row %d:\n got %+v\nwant %+v", what, i, rows[i], all.rows[i])
 		}
 	}
+
 	if beyond, err := o.Page(t.Context(), a, o.Rows, size); err != nil || len(beyond) != 0 {
 		t.Errorf("%s: %d rows beyond the end, %v", what, len(beyond), err)
 	}
@@ -62,6 +66,7 @@ func requirePages(t *testing.T, a *archive.Archive, r *Report, p Params, size in
 
 func TestOutline_AndItsPagesAreTheReport(t *testing.T) {
 	t.Parallel()
+
 	a, _ := exampleArchive(t)
 	by := map[*Report][]string{ledger: {"status"}, statement: {"fleetId"}, exceptions: {"kind", "reason"}}
 	for i, q := range questions() {
@@ -69,6 +74,7 @@ func TestOutline_AndItsPagesAreTheReport(t *testing.T) {
 			requirePages(t, a, r, q.params(), []int{100, 7, 35, 1000}[i%4], by[r]...)
 		}
 	}
+
 	for _, r := range paged() {
 		requirePages(t, a, r, asked{from: "2026-10-29", to: "2028-03-05"}.params(), 97, by[r]...)
 	}
@@ -76,6 +82,7 @@ func TestOutline_AndItsPagesAreTheReport(t *testing.T) {
 
 func TestOutline_IsCutByDaysAndColumns(t *testing.T) {
 	t.Parallel()
+
 	a, s := exampleArchive(t)
 	q := asked{from: "2026-10-29", to: "2028-03-05"}
 	o, err := ledger.Outline(t.Context(), a, q.params(), "status")
@@ -86,6 +93,7 @@ func TestOutline_IsCutByDaysAndColumns(t *testing.T) {
 			want[dayText(s.orders[i].CreatedAt)+" "+s.orders[i].Status.String()]++
 		}
 	}
+
 	last := Day(0)
 	for i := range o.Pieces {
 		p := &o.Pieces[i]
@@ -96,6 +104,7 @@ func TestOutline_IsCutByDaysAndColumns(t *testing.T) {
 		delete(want, key)
 		last = p.Day
 	}
+
 	if len(want) > 0 {
 		t.Errorf("%v are missing", want)
 	}
@@ -103,6 +112,7 @@ func TestOutline_IsCutByDaysAndColumns(t *testing.T) {
 
 func TestOutline_RefusesWhatHasNoMeaning(t *testing.T) {
 	t.Parallel()
+
 	a, _ := newArchive(t, testserver.SharedClickHouse(t))
 	p := period(t, "2026-11-01", "2026-11-30")
 	for _, c := range []struct {
@@ -113,16 +123,19 @@ func TestOutline_RefusesWhatHasNoMeaning(t *testing.T) {
 			t.Errorf("%s by %s was added up", c.r.Name, c.key)
 		}
 	}
+
 	o, err := ledger.Outline(t.Context(), a, p)
 	noError(t, err)
 	if o.Rows != 0 || len(o.Pieces) != 0 || !o.Totals[ledger.Column("orderAmount")].Given {
 		t.Errorf("nothing is %+v", o)
 	}
+
 	for _, c := range [][2]int64{{-1, 10}, {0, 0}, {0, 1001}} {
 		if _, err := o.Page(t.Context(), a, c[0], int(c[1])); err == nil {
 			t.Errorf("a page of %d after %d", c[1], c[0])
 		}
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := ledger.Outline(ctx, a, p); !errors.Is(err, context.Canceled) {
@@ -133,12 +146,14 @@ func TestOutline_RefusesWhatHasNoMeaning(t *testing.T) {
 // Sums beyond what 64 bits hold are an error and not another number.
 func TestOutline_RefusesSumsThatDoNotFit(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	a, database := newArchive(t, e)
 	for day := range 12 { // each day fits, and at first so do their sums
 		e.Exec(t, fmt.Sprintf(`INSERT INTO %s.orders (account_id, business_day, order_id, version, status, created_at, order_amount)
 			VALUES (generateUUIDv4(), '2026-11-%02d', generateUUIDv4(), 1, 'Searching', '2026-11-%02d 12:00:00', 9999999999999999.99)`, database, day+1, day+1))
 	}
+
 	o, err := ledger.Outline(t.Context(), a, period(t, "2026-11-01", "2026-11-09"))
 	if err != nil || ledger.Total(o.Summary, "orderAmount") != 9*999_999_999_999_999_999 {
 		t.Errorf("%v, %v", o, err)
@@ -151,6 +166,7 @@ func TestOutline_RefusesSumsThatDoNotFit(t *testing.T) {
 // A page keeps the sums of days and fleets in memory. Beyond a bound it is refused before it takes more.
 func TestOutline_RefusesMorePiecesThanAPageTakes(t *testing.T) {
 	t.Parallel()
+
 	e := testserver.SharedClickHouse(t)
 	a, database := newArchive(t, e)
 	insert := func(pieces int) {
@@ -159,6 +175,7 @@ func TestOutline_RefusesMorePiecesThanAPageTakes(t *testing.T) {
 			SELECT reinterpretAsUUID(sipHash128(1)), toDate('2026-11-02'), reinterpretAsUUID(sipHash128(number, %d)), 1, toString(number), 'moda', reinterpretAsUUID(sipHash128(number, %d)), 'Hızlı Kurye', 'Delivered',
 				toDateTime64('2026-11-02 12:00:00', 3, 'Etc/GMT-3') AS created_at, created_at, created_at, 'Cash', 0.05 FROM numbers(%d)`, database, pieces, pieces, pieces))
 	}
+
 	p := period(t, "2026-11-01", "2026-11-30")
 	var before, after runtime.MemStats
 	insert(mostPieces)

@@ -45,6 +45,7 @@ func ParseDay(s string) (Day, error) {
 	case day < firstDay || day > lastDay:
 		return 0, fmt.Errorf("%s is not between %s and %s", day.Text(), firstDay.Text(), lastDay.Text())
 	}
+
 	return day, nil
 }
 
@@ -109,6 +110,7 @@ func ReadValues(query url.Values, what string, others ...string) (v Values, wron
 	for name, value := range v.byName() {
 		*value = query.Get(name)
 	}
+
 	names := append([]string{"from", "to", "account", "fleet", "store", "kind", "basis", "as_of"}, others...)
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
@@ -119,6 +121,7 @@ func ReadValues(query url.Values, what string, others ...string) (v Values, wron
 			wrong = append(wrong, delivery.FieldError{Field: name, Message: "was given more than once"})
 		}
 	}
+
 	return v, wrong
 }
 
@@ -161,6 +164,7 @@ func (v Values) Parse(now time.Time) (Params, error) {
 		Asked: now,
 		Basis: cmp.Or(Basis(v.Basis), Booked),
 	}
+
 	var wrong ParamErrors
 	note := func(param, reason string) {
 		wrong = append(wrong, delivery.FieldError{Field: param, Message: reason})
@@ -169,6 +173,7 @@ func (v Values) Parse(now time.Time) (Params, error) {
 		if value == "" {
 			return preset
 		}
+
 		day, err := ParseDay(value)
 		if err != nil {
 			note(param, err.Error())
@@ -183,6 +188,7 @@ func (v Values) Parse(now time.Time) (Params, error) {
 	if p.Basis != Booked && p.Basis != Known {
 		note("basis", "is booked or known")
 	}
+
 	lastOver := DayOf(now.Add(-asOfMargin)) - 1
 	if p.AsOf != 0 && !now.After(p.AsOf.end().Add(asOfMargin)) {
 		note("as_of", "must be a day that is over: the last one is "+lastOver.Text())
@@ -204,6 +210,7 @@ func (v Values) Parse(now time.Time) (Params, error) {
 		}
 		p.Account = account
 	}
+
 	if v.Fleet != "" {
 		fleet, err := delivery.ParseFleetID(v.Fleet)
 		if err != nil || fleet.IsZero() {
@@ -211,9 +218,11 @@ func (v Values) Parse(now time.Time) (Params, error) {
 		}
 		p.Fleet = fleet
 	}
+
 	if !utf8.ValidString(v.Store) || utf8.RuneCountInString(v.Store) > maxStoreLength {
 		note("store", fmt.Sprintf("must be the vendor's id of a store, at most %d characters", maxStoreLength))
 	}
+
 	kinds := ExceptionKinds()
 	if v.Kind != "" && kinds[v.Kind] == "" {
 		note("kind", "is no kind of exceptions; there is "+strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
@@ -222,6 +231,7 @@ func (v Values) Parse(now time.Time) (Params, error) {
 	if len(wrong) > 0 {
 		return Params{}, wrong
 	}
+
 	return p, nil
 }
 

@@ -44,10 +44,12 @@ func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sin
 	if progress == nil {
 		progress = func(int64) {}
 	}
+
 	b, closings, err := booksOf(ctx, a, &p)
 	if err == nil {
 		r, err = r.asSealed(b, closings, &p)
 	}
+
 	if err != nil {
 		sink.Abort()
 		return Summary{}, err
@@ -60,33 +62,41 @@ func (r *Report) Run(ctx context.Context, a *archive.Archive, p Params, sink Sin
 		}
 		return err
 	}
+
 	take := func(cells []Cell) error {
 		if err := r.add(&s, 1, cells); err != nil {
 			return err
 		}
+
 		err := writing(sink.Row(cells))
 		if s.Rows%progressStep == 0 {
 			progress(s.Rows)
 		}
 		return err
 	}
+
 	if limited, isBounded := sink.(bounded); isBounded {
 		err = r.checkLength(ctx, a, &p, b, limited.longest())
 	}
+
 	if err == nil {
 		err = writing(sink.Begin(r, p))
 	}
+
 	if err == nil {
 		err = r.read(ctx, a, &p, b, take)
 	}
+
 	if err == nil {
 		progress(s.Rows)
 		err = writing(sink.End(s))
 	}
+
 	if err != nil {
 		sink.Abort()
 		return Summary{}, err
 	}
+
 	return s, nil
 }
 
@@ -102,6 +112,7 @@ func (r *Report) checkLength(ctx context.Context, a *archive.Archive, p *Params,
 	if err != nil {
 		return r.explain(err)
 	}
+
 	return checkLength(rows, most)
 }
 
@@ -127,6 +138,7 @@ func (r *Report) add(s *Summary, rows int64, cells []Cell) error {
 		}
 		s.Totals[i].Number += n
 	}
+
 	return nil
 }
 
@@ -151,6 +163,7 @@ func (r *Report) from(b books) string {
 	if b != live {
 		from += ", as_of = {as_of:Date}"
 	}
+
 	if r.HasKinds() {
 		return from + ") WHERE {kind:String} = '' OR kind = {kind:String}"
 	}
@@ -171,10 +184,12 @@ func (r *Report) selection(b books) string {
 			sources = append(sources, c.expression())
 		}
 	}
+
 	order := r.Order
 	if b != live {
 		order = cmp.Or(r.BookedOrder, r.Order)
 	}
+
 	return "SELECT " + strings.Join(sources, ", ") + r.from(b) + " ORDER BY " + order
 }
 
@@ -218,19 +233,23 @@ func (r *Report) read(ctx context.Context, a *archive.Archive, p *Params, b book
 		}
 		return err
 	}
+
 	windows, err := r.windows(ctx, a, p)
 	if err != nil {
 		return err
 	}
+
 	query := r.selection(b) + b.settings()
 	if r.Threads > 0 {
 		query += fmt.Sprintf(", max_threads = %d", r.Threads)
 	}
+
 	for i := range windows {
 		if err := r.readRows(ctx, a, query, &windows[i], take); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -247,6 +266,7 @@ func (r *Report) readRows(ctx context.Context, a *archive.Archive, query string,
 			targets = append(targets, &cells[i].Number)
 		}
 	}
+
 	err := a.Each(ctx, query, func(rows driver.Rows) error {
 		if err := rows.Scan(targets...); err != nil {
 			return err
@@ -256,6 +276,7 @@ func (r *Report) readRows(ctx context.Context, a *archive.Archive, query string,
 		}
 		return take(cells)
 	}, p.named()...)
+
 	return r.explain(err)
 }
 
@@ -286,12 +307,14 @@ func ControlLines(ctx context.Context, a *archive.Archive, p Params) (lines [][]
 	if err != nil {
 		return nil, err
 	}
+
 	if b == asBooked && len(p.narrowing()) == 0 {
 		stored := storedLines(closings, &p)
 		if stored != nil {
 			return stored, nil
 		}
 	}
+
 	return b.controlLines(ctx, a, p)
 }
 
@@ -315,6 +338,7 @@ func readTogether(ctx context.Context, a *archive.Archive, p *Params, b books) (
 			return nil
 		})
 	})
+
 	for i, r := range others {
 		digests[i] = sha256.New()
 		group.Go(func() (err error) {
@@ -322,9 +346,11 @@ func readTogether(ctx context.Context, a *archive.Archive, p *Params, b books) (
 			return err
 		})
 	}
+
 	if err := group.Wait(); err != nil {
 		return nil, false, err
 	}
+
 	steady = true
 	for i, r := range others {
 		n := slices.IndexFunc(lines, func(line []Cell) bool { return line[control.Column("line")].Text == r.Name })
@@ -336,6 +362,7 @@ func readTogether(ctx context.Context, a *archive.Archive, p *Params, b books) (
 			steady, lines[n][control.Column("ties")].Text = false, "changing"
 		}
 	}
+
 	return lines, steady, nil
 }
 
@@ -355,6 +382,7 @@ func (r *Report) agrees(s Summary, line []Cell) bool {
 	if r == ledger {
 		return r.Total(s, "expectedCollection") == number("cashExpected")+number("cardExpected")
 	}
+
 	return !slices.ContainsFunc(agreeing[r], func(key string) bool {
 		total := key
 		if r == collections && key == "delivered" {
@@ -395,6 +423,7 @@ func (r *Report) windows(ctx context.Context, a *archive.Archive, p *Params) ([]
 	if r.Window == 0 || p.From == p.To {
 		return []Params{*p}, nil
 	}
+
 	var counts []dayCount
 	err := a.Each(ctx, countDays, func(rows driver.Rows) error {
 		var day, orders int64
@@ -402,6 +431,7 @@ func (r *Report) windows(ctx context.Context, a *archive.Archive, p *Params) ([]
 		counts = append(counts, dayCount{day: Day(day), orders: orders})
 		return err
 	}, p.named()...)
+
 	return p.cut(counts, r.Window), err
 }
 
@@ -419,7 +449,9 @@ func (p *Params) cut(counts []dayCount, size int64) []Params {
 		}
 		held += c.orders
 	}
+
 	current.To = p.To
+
 	return append(all, current)
 }
 
@@ -462,33 +494,40 @@ func (r *Report) Outline(ctx context.Context, a *archive.Archive, p Params, by .
 	if err != nil {
 		return nil, err
 	}
+
 	o := &Outline{Summary: r.nothing(), report: r, params: p, books: b}
 	err = a.Each(ctx, query, func(rows driver.Rows) error {
 		if len(o.Pieces) == mostPieces {
 			return errTooManyPieces
 		}
+
 		var day int64
 		piece := Piece{By: make([]string, len(by)), Summary: r.nothing()}
 		targets := []any{&day}
 		for i := range by {
 			targets = append(targets, &piece.By[i])
 		}
+
 		targets = append(targets, &piece.Rows)
 		for i := range r.Columns {
 			if r.Columns[i].Sum {
 				targets = append(targets, &piece.Totals[i].Number)
 			}
 		}
+
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
+
 		piece.Day = Day(day)
 		o.Pieces = append(o.Pieces, piece)
+
 		return r.add(&o.Summary, piece.Rows, piece.Totals)
 	}, p.named()...)
 	if err != nil {
 		return nil, r.explain(err)
 	}
+
 	return o, nil
 }
 
@@ -499,10 +538,12 @@ func (r *Report) outlineSQL(b books, by []string) (string, error) {
 	if r.Step == "" {
 		return "", fmt.Errorf("%s has no sums by days", r.Name)
 	}
+
 	step := r.Step
 	if b != live {
 		step = cmp.Or(r.BookedStep, r.Step)
 	}
+
 	keys := []string{step}
 	selected := []string{"toInt64(" + step + ")"}
 	for _, key := range by {
@@ -513,6 +554,7 @@ func (r *Report) outlineSQL(b books, by []string) (string, error) {
 		keys = append(keys, r.Columns[i].Source)
 		selected = append(selected, r.Columns[i].expression())
 	}
+
 	selected = append(selected, "toInt64(count())")
 	for i := range r.Columns {
 		if c := &r.Columns[i]; c.Sum {
@@ -523,7 +565,9 @@ func (r *Report) outlineSQL(b books, by []string) (string, error) {
 			selected = append(selected, "ifNull(toInt64("+sum+"), 0)")
 		}
 	}
+
 	list := strings.Join(keys, ", ")
+
 	return "SELECT " + strings.Join(selected, ", ") + r.from(b) + " GROUP BY " + list + " ORDER BY " + list + fmt.Sprintf(" LIMIT %d", mostPieces+1) + settings + uncompiled, nil
 }
 
@@ -533,16 +577,19 @@ func (o *Outline) Page(ctx context.Context, a *archive.Archive, skip int64, limi
 	if skip < 0 || limit < 1 || limit > 1000 {
 		return nil, fmt.Errorf("no page of %s has %d rows after %d", o.report.Name, limit, skip)
 	}
+
 	p, within, found := o.days(skip, int64(limit))
 	if !found {
 		return nil, nil
 	}
+
 	query := fmt.Sprintf("%s LIMIT %d OFFSET %d%s", o.report.selection(o.books), limit, within, settings+uncompiled)
 	page := make([][]Cell, 0, limit)
 	err := o.report.readRows(ctx, a, query, &p, func(cells []Cell) error {
 		page = append(page, slices.Clone(cells))
 		return nil
 	})
+
 	return page, err
 }
 
@@ -557,12 +604,15 @@ func (o *Outline) days(skip, limit int64) (p Params, within int64, found bool) {
 		if first && found && before >= skip+limit {
 			break
 		}
+
 		if first && !found {
 			p.From, within = max(o.params.From, piece.Day), skip-before
 		}
+
 		if before += piece.Rows; before > skip {
 			found = true
 		}
+
 		if found {
 			last := piece.Day
 			if o.report.Step == "month" { // a piece is named by its first day
@@ -571,5 +621,6 @@ func (o *Outline) days(skip, limit int64) (p Params, within int64, found bool) {
 			p.To = min(o.params.To, last)
 		}
 	}
+
 	return p, within, found
 }

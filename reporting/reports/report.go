@@ -80,6 +80,7 @@ var catalogue = func() (all struct {
 	if err := yaml.UnmarshalWithOptions(definitions, &all, yaml.Strict()); err != nil {
 		panic(fmt.Sprintf("reports.yaml: %v", err)) // at every start
 	}
+
 	for _, r := range all.Reports {
 		for key := range strings.FieldsSeq(r.Keys) {
 			c := Column{Key: key}
@@ -88,14 +89,17 @@ var catalogue = func() (all struct {
 					c.Kind, c.Heading = kindsByName[kind], headings[key]
 				}
 			}
+
 			c.Sum = c.Numeric() && r.Step != ""
 			source, given := r.Sources[key]
 			if c.Source = source; !given {
 				c.Source = strings.ToLower(capital.ReplaceAllString(key, "_$0"))
 			}
+
 			r.Columns = append(r.Columns, c)
 		}
 	}
+
 	return all
 }()
 

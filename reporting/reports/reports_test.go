@@ -23,6 +23,7 @@ func questions() (all []asked) {
 		{account: accounts[1].String()}, {fleet: fleets[0].String()}, {store: storeIDs[0]},
 		{account: accounts[0].String(), fleet: fleets[1].String(), store: storeIDs[2]},
 	}
+
 	for i, days := range [][2]string{
 		{"2026-10-29", "2028-03-05"}, {"2026-11-01", "2026-11-30"}, {"2026-10-31", "2026-11-01"}, {"2026-11-15", "2026-11-15"},
 		{"2026-12-31", "2026-12-31"}, {"2027-01-01", "2027-01-01"}, {"2026-12-31", "2027-01-01"}, {"2027-02-28", "2027-03-01"},
@@ -33,10 +34,12 @@ func questions() (all []asked) {
 			all = append(all, q)
 		}
 	}
+
 	for _, q := range filters {
 		q.from, q.to = "2026-10-29", "2028-03-05"
 		all = append(all, q)
 	}
+
 	return all
 }
 
@@ -51,6 +54,7 @@ func without(rows [][]string, column int) [][]string {
 //rule:finance/reports-each/1 finance/reports-each/2 finance/reports-each/3 finance/reports-each/4 finance/reports-each/5
 func TestReports_EqualAnIndependentCalculation(t *testing.T) {
 	t.Parallel()
+
 	a, s := exampleArchive(t)
 	for i, q := range questions() {
 		if !testserver.Long && i < 26 && (i/2+i)%2 > 0 { // of each period one of its two questions
@@ -72,6 +76,7 @@ func requireControl(t *testing.T, a *archive.Archive, s sample, q asked) {
 // is known of closed months.
 func TestBookedReports_EqualTheSameCalculation(t *testing.T) {
 	t.Parallel()
+
 	open, s := exampleArchive(t)
 	closed := archiveOf(t, s)
 	closeUntil(t, closed, "2027-01-31")
@@ -125,6 +130,7 @@ func plainOf(t *testing.T, a *archive.Archive, r *Report, b books, p Params) [][
 	noError(t, sink.Begin(r, p))
 	noError(t, r.readRows(t.Context(), a, r.selection(b)+b.settings(), &p, sink.Row))
 	noError(t, sink.End(r.nothing()))
+
 	return readCSV(t, out.Bytes(), ',', r)
 }
 
@@ -133,6 +139,7 @@ func plainOf(t *testing.T, a *archive.Archive, r *Report, b books, p Params) [][
 //rule:finance/days-are-cut-at-00-00
 func TestReports_CutDaysAtLocalMidnight(t *testing.T) {
 	t.Parallel()
+
 	cases := []struct{ created, delivered, createdDay, deliveredDay string }{
 		{"2026-11-21T23:59:59.999+03:00", "2026-11-22T00:00:00.000+03:00", "2026-11-21", "2026-11-22"},
 		{"2026-11-30T23:59:59.999+03:00", "2026-11-30T23:59:59.999+03:00", "2026-11-30", "2026-11-30"},
@@ -142,6 +149,7 @@ func TestReports_CutDaysAtLocalMidnight(t *testing.T) {
 		{"2028-02-29T23:59:59.999+03:00", "2028-03-01T00:00:00.000+03:00", "2028-02-29", "2028-03-01"},
 		{"2027-02-28T23:59:59.999+03:00", "2027-03-01T00:00:00.000+03:00", "2027-02-28", "2027-03-01"},
 	}
+
 	var s sample
 	var collected, months [][]string
 	for i, c := range cases {
@@ -152,11 +160,13 @@ func TestReports_CutDaysAtLocalMidnight(t *testing.T) {
 			CreatedAt: created, ReadyAt: created, PickedUpAt: created, DeliveredAt: delivered, EndedAt: delivered, UpdatedAt: delivered,
 			PaymentType: delivery.Cash, OrderAmount: delivery.Money{Minor: 24990, Set: true}, Collection: delivery.Money{Minor: 24990, Set: true},
 		})
+
 		collected = append(collected, []string{c.deliveredDay, name})
 		for _, month := range slices.Compact([]string{c.createdDay[:7], c.deliveredDay[:7]}) {
 			months = append(months, []string{month, name})
 		}
 	}
+
 	a := archiveOf(t, s)
 	for i, c := range cases {
 		p := Params{Store: fmt.Sprint("store-", i)}
@@ -172,12 +182,14 @@ func TestReports_CutDaysAtLocalMidnight(t *testing.T) {
 			}
 		}
 	}
+
 	periodAndStore := func(r *Report) (rows [][]string) {
 		for _, row := range plain(t, a, r, allDays.params()) {
 			rows = append(rows, []string{row[0], row[4]})
 		}
 		return rows
 	}
+
 	slices.SortFunc(collected, slices.Compare)
 	slices.SortFunc(months, slices.Compare)
 	sameRows(t, "collections", periodAndStore(collections), collected)
@@ -187,18 +199,21 @@ func TestReports_CutDaysAtLocalMidnight(t *testing.T) {
 //rule:finance/reports-each/5
 func TestControlTotals_HaveTheDigestOfEachReport(t *testing.T) {
 	t.Parallel()
+
 	a, _ := exampleArchive(t)
 	for _, q := range []asked{{from: "2026-11-01", to: "2026-11-30", account: accounts[0].String()}, {from: "2035-01-01", to: "2035-01-01"}} {
 		digests := map[string]string{}
 		for _, row := range plain(t, a, control, q.params()) {
 			digests[row[0]] = row[control.Column("sha256")]
 		}
+
 		for _, r := range []*Report{ledger, collections, statement, exceptions} {
 			b, _ := written(t, a, r, q.params(), CSVPlain)
 			if sum := sha256.Sum256(b); digests[r.Name] != hex.EncodeToString(sum[:]) {
 				t.Errorf("%s: %s, the file has %x", r.Name, digests[r.Name], sum)
 			}
 		}
+
 		if len(digests) != 7 || digests["carried-in"] != "" {
 			t.Errorf("%v", digests)
 		}
@@ -223,6 +238,7 @@ func untied(t *testing.T, a *archive.Archive, p Params) string {
 //rule:finance/reports-each/5
 func TestControlTotals_TellOfAnOrderThatNoReportFinds(t *testing.T) {
 	t.Parallel()
+
 	s := samples(50).Example(4)
 	o := &s.orders[0]
 	o.Status, o.CreatedAt = delivery.Delivered, moment("2026-11-15T12:00:00.000+03:00")
@@ -242,18 +258,21 @@ func TestControlTotals_TellOfAnOrderThatNoReportFinds(t *testing.T) {
 // A kind that the view has and the list lacks could not be asked for.
 func TestExceptionKinds_AreThoseOfTheReport(t *testing.T) {
 	t.Parallel()
+
 	a, _ := exampleArchive(t)
 	p := allDays.params()
 	counts := map[string]int{}
 	for _, row := range plain(t, a, exceptions, p) {
 		counts[row[0]]++
 	}
+
 	for p.Kind = range ExceptionKinds() {
 		if got := len(plain(t, a, exceptions, p)); got == 0 || got != counts[p.Kind] {
 			t.Errorf("%s: %d rows, want %d", p.Kind, got, counts[p.Kind])
 		}
 		delete(counts, p.Kind)
 	}
+
 	if len(counts) > 0 {
 		t.Errorf("not in the list: %v", counts)
 	}
@@ -262,6 +281,7 @@ func TestExceptionKinds_AreThoseOfTheReport(t *testing.T) {
 // The parameters bind as values.
 func TestReports_TakeNoSQLFromParameters(t *testing.T) {
 	t.Parallel()
+
 	a, _ := exampleArchive(t)
 	p := allDays.params()
 	for _, store := range []string{"' OR 1 = 1 --", `\`, "')", "{from:Date}", "moda' --"} {
@@ -274,6 +294,7 @@ func TestReports_TakeNoSQLFromParameters(t *testing.T) {
 
 func TestSummary_AddsUpWhatTheRowsShow(t *testing.T) {
 	t.Parallel()
+
 	a, s := exampleArchive(t)
 	q := allDays
 	var steps []int64
@@ -286,10 +307,12 @@ func TestSummary_AddsUpWhatTheRowsShow(t *testing.T) {
 			amount, collection, expect = amount+o.OrderAmount.Minor, collection+o.Collection.Minor, expect+expected(o)
 		}
 	}
+
 	if summary.Rows != orders || ledger.Total(summary, "orderAmount") != amount ||
 		ledger.Total(summary, "collectionAmount") != collection || ledger.Total(summary, "expectedCollection") != expect {
 		t.Errorf("%+v, wanted %d rows, %d, %d, %d", summary, orders, amount, collection, expect)
 	}
+
 	if len(steps) == 0 || steps[len(steps)-1] != orders {
 		t.Errorf("progress said %v", steps)
 	}
@@ -303,6 +326,7 @@ func TestSummary_AddsUpWhatTheRowsShow(t *testing.T) {
 //rule:finance/reports-each/1 finance/reports-each/2 finance/reports-each/3 finance/reports-each/4 finance/reports-each/5
 func TestReports_HaveTheColumnsThatWereDecided(t *testing.T) {
 	t.Parallel()
+
 	decided := map[string]string{
 		"order-ledger": "orderId externalOrderId externalStoreId storeName taxNumber fleetId fleetName status failureReason createdAt orderedAt " +
 			"pickedUpAt deliveredAt endedAt paymentType orderAmount collectionAmount expectedCollection currency",
@@ -311,12 +335,14 @@ func TestReports_HaveTheColumnsThatWereDecided(t *testing.T) {
 		"exceptions":           "kind orderId orderAmount collectionAmount",
 		"control-totals":       "rows orderAmountDelivered sha256",
 	}
+
 	for _, r := range All() {
 		keys := slices.DeleteFunc(keysOf(r), func(key string) bool { return !slices.Contains(strings.Fields(decided[r.Name]), key) })
 		if got := strings.Join(keys, " "); got != decided[r.Name] {
 			t.Errorf("%s has %s", r.Name, got)
 		}
 	}
+
 	if n := len(All()); n != len(decided) {
 		t.Errorf("%d reports", n)
 	}

@@ -89,17 +89,21 @@ func newOrder(t *rapid.T, n int) archive.Order {
 		OrderAmount:     drawMoney(t, "amount"),
 		Collection:      drawMoney(t, "collection"),
 	}
+
 	if rapid.Bool().Draw(t, "collection is the amount") {
 		o.Collection = o.OrderAmount
 	}
+
 	if rapid.Bool().Draw(t, "delivered after all") {
 		o.Status = delivery.Delivered
 	}
+
 	o.ID = delivery.MakeOrderID(n%16, delivery.DayOf(o.CreatedAt), delivery.OrderDigest(account, external))
 	o.ReadyAt, o.UpdatedAt = o.CreatedAt.Add(time.Minute), o.CreatedAt
 	if rapid.Bool().Draw(t, "ordered") {
 		o.OrderedAt = o.CreatedAt.Add(-time.Second)
 	}
+
 	if o.Status.Terminal() {
 		o.EndedAt = o.CreatedAt.Add(lasts(t))
 		if rapid.IntRange(0, 3).Draw(t, "ends at a turn") == 0 {
@@ -109,6 +113,7 @@ func newOrder(t *rapid.T, n int) archive.Order {
 		}
 		o.UpdatedAt = o.EndedAt
 	}
+
 	switch o.Status {
 	case delivery.Delivered:
 		o.PickedUpAt, o.DeliveredAt = o.CreatedAt, o.EndedAt
@@ -118,6 +123,7 @@ func newOrder(t *rapid.T, n int) archive.Order {
 	case delivery.Cancelled:
 		o.Cancel, o.CourierName = delivery.CustomerRequest, "Mehmet Y."
 	}
+
 	return o
 }
 
@@ -131,6 +137,7 @@ func samples(size int) *rapid.Generator[sample] {
 			if o.Status != delivery.Failed && o.Status != delivery.Cancelled {
 				continue
 			}
+
 			for k := range rapid.IntRange(0, 2).Draw(t, "late") {
 				s.late = append(s.late, archive.LateDelivery{
 					Account: o.Account, CreatedAt: o.CreatedAt, Order: o.ID,
@@ -138,6 +145,7 @@ func samples(size int) *rapid.Generator[sample] {
 				})
 			}
 		}
+
 		return s
 	})
 }

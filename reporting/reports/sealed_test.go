@@ -12,10 +12,12 @@ import (
 // form needs a writer of another name.
 func TestPlainWriter_Golden(t *testing.T) {
 	t.Parallel()
+
 	r := &Report{Name: "golden", Columns: []Column{
 		{Key: "text", Kind: Text}, {Key: "count", Kind: Count}, {Key: "money", Kind: Money},
 		{Key: "day", Kind: DayOnly}, {Key: "month", Kind: Month}, {Key: "time", Kind: Time},
 	}}
+
 	number := func(n int64) Cell { return Cell{Number: n, Given: true} }
 	row := func(text string, numbers ...int64) []Cell {
 		cells := []Cell{{Text: text, Given: true}}
@@ -24,6 +26,7 @@ func TestPlainWriter_Golden(t *testing.T) {
 		}
 		return cells
 	}
+
 	var out bytes.Buffer
 	sink := CSVPlain.Sink(&out)
 
@@ -45,6 +48,7 @@ func TestPlainWriter_Golden(t *testing.T) {
 		"\" before\",0,0.00,1970-01-01,1970-01,1970-01-01T03:00:00.000+03:00\n" +
 		"\"behind \",0,0.00,1970-01-01,1970-01,1970-01-01T03:00:00.000+03:00\n" +
 		"a b,0,0.00,1970-01-01,1970-01,1970-01-01T03:00:00.000+03:00\n"
+
 	if out.String() != want {
 		t.Errorf("%q", out.String())
 	}
@@ -53,6 +57,7 @@ func TestPlainWriter_Golden(t *testing.T) {
 // A column that is added later is not in the reports of months that were closed before.
 func TestAsSealed_KeepsTheColumnsOfTheClosing(t *testing.T) {
 	t.Parallel()
+
 	october, _ := ParseDay("2025-10-01")
 	before := ledger.format()
 	before.Columns = before.Columns[:len(before.Columns)-1]
@@ -74,6 +79,7 @@ func TestAsSealed_KeepsTheColumnsOfTheClosing(t *testing.T) {
 			t.Errorf("%s has %d columns", what, len(now.Columns))
 		}
 	}
+
 	for _, b := range []books{live, asKnown} {
 		now, err := ledger.asSealed(b, closings, month)
 		testenv.Must(t, err)
@@ -86,6 +92,7 @@ func TestAsSealed_KeepsTheColumnsOfTheClosing(t *testing.T) {
 // What this program cannot write as it was is an error, and not something else.
 func TestWithFormat_RefusesAnother(t *testing.T) {
 	t.Parallel()
+
 	other := ledger.format()
 	other.Writer = "csv-plain-2"
 	swapped := ledger.format()

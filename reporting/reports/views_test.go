@@ -15,12 +15,14 @@ import (
 //rule:finance/reports-each/1 finance/reports-each/2 finance/reports-each/3 finance/reports-each/4 finance/reports-each/5
 func TestViews_AnswerPeopleWhoWriteSQL(t *testing.T) {
 	t.Parallel()
+
 	s := samples(150).Example(8)
 	e := testserver.SharedClickHouse(t)
 	a, database := newArchive(t, e)
 	for range 2 { // every row lies there twice until ClickHouse merges them
 		noError(t, a.InsertAgain(t.Context(), &archive.Batch{Orders: s.orders, Late: s.late}))
 	}
+
 	q := allDays
 	for _, r := range All() {
 		call := fmt.Sprintf("FROM %s.%s(from='2026-10-01', to='2028-12-31', account='', fleet='', store='')", database, r.View())
@@ -36,6 +38,7 @@ func TestViews_AnswerPeopleWhoWriteSQL(t *testing.T) {
 			t.Errorf("%s says of itself: %q", r.View(), comment)
 		}
 	}
+
 	for _, r := range All() {
 		for _, view := range r.FinanceViews() {
 			e.Exec(t, fmt.Sprintf("SELECT count() FROM %s.%s WHERE day BETWEEN '2026-10-01' AND '2028-12-31'", archive.FinanceDatabase(database), view))
@@ -44,6 +47,7 @@ func TestViews_AnswerPeopleWhoWriteSQL(t *testing.T) {
 			t.Errorf("%s has the views %v", r.Name, r.FinanceViews())
 		}
 	}
+
 	ties := e.Exec(t, fmt.Sprintf("SELECT countIf(ties), countIf(NOT ties) FROM %s.control_totals(from='2026-10-01', to='2028-12-31', account='', fleet='', store='')", database))
 	if ties != "2\t0\n" {
 		t.Errorf("ties: %q", ties)
@@ -53,6 +57,7 @@ func TestViews_AnswerPeopleWhoWriteSQL(t *testing.T) {
 // The way to one account's month goes through the primary key.
 func TestViews_ReadOnlyTheAccountsRows(t *testing.T) {
 	t.Parallel()
+
 	readShared(t)
 	e, database := testserver.SharedClickHouse(t), shared.database
 	account := strings.TrimSpace(e.Exec(t, "SELECT account_id FROM "+database+".orders LIMIT 1"))
@@ -86,6 +91,7 @@ func granules(t *testing.T, explain string) (initial, selected int) {
 //rule:finance/columns-are-only-ever-added
 func TestReports_KeepTheColumnsThatWereReleased(t *testing.T) {
 	t.Parallel()
+
 	for r, released := range map[*Report]string{
 		ledger: "orderId externalOrderId externalStoreId storeName taxNumber fleetId fleetName status failureReason createdAt orderedAt pickedUpAt deliveredAt endedAt" +
 			" paymentType orderAmount collectionAmount expectedCollection currency cancelReason courierName correctionOf bookedOn booking accountId",

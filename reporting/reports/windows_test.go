@@ -9,6 +9,7 @@ import (
 
 func TestCut_CoversThePeriodInWindowsOfTheGivenSize(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(t *rapid.T) {
 		p := Params{From: Day(rapid.IntRange(20000, 20100).Draw(t, "from")), Store: "moda"}
 		p.To = p.From + Day(rapid.IntRange(0, 100).Draw(t, "days"))
@@ -21,11 +22,13 @@ func TestCut_CoversThePeriodInWindowsOfTheGivenSize(t *testing.T) {
 				counts = append(counts, dayCount{day, n})
 			}
 		}
+
 		next := p.From
 		for _, w := range p.cut(counts, size) {
 			if w.From != next || w.To < w.From || w.Store != "moda" {
 				t.Fatalf("%s follows %s", w.String(), next)
 			}
+
 			next = w.To + 1
 			var held, days int64
 			for day := w.From; day <= w.To; day++ {
@@ -33,10 +36,12 @@ func TestCut_CoversThePeriodInWindowsOfTheGivenSize(t *testing.T) {
 					days++
 				}
 			}
+
 			if days > 1 && held > size {
 				t.Fatalf("%s has %d orders, the limit is %d", w.String(), held, size)
 			}
 		}
+
 		if next != p.To+1 {
 			t.Fatalf("the windows end before %s", next)
 		}
@@ -46,6 +51,7 @@ func TestCut_CoversThePeriodInWindowsOfTheGivenSize(t *testing.T) {
 // However the period is cut, the report is the same.
 func TestReports_AreTheSameInAnyNumberOfWindows(t *testing.T) {
 	t.Parallel()
+
 	a, _ := exampleArchive(t)
 	p := allDays.params()
 	for _, r := range []*Report{ledger, collections} {
@@ -57,6 +63,7 @@ func TestReports_AreTheSameInAnyNumberOfWindows(t *testing.T) {
 		if len(windows) < 5 {
 			t.Fatalf("%d windows", len(windows))
 		}
+
 		pieces, other := written(t, a, &cut, p, CSVPlain)
 		if string(pieces) != string(whole) || other.Rows != summary.Rows {
 			t.Errorf("%s in windows differs", r.Name)

@@ -72,11 +72,13 @@ func (x *xlsxSink) makeStyles() (err error) {
 		err = cmp.Or(err, failure)
 		return id
 	}
+
 	bold := &excelize.Font{Bold: true}
 	x.bold = style(bold, nil)
 	for kind, format := range xlsxFormats {
 		x.styles[kind], x.totals[kind] = style(nil, &format), style(bold, &format)
 	}
+
 	return err
 }
 
@@ -90,6 +92,7 @@ func (x *xlsxSink) nextSheet() (err error) {
 		name = fmt.Sprintf("%s %d", name, x.sheets)
 		_, err = x.file.NewSheet(name)
 	}
+
 	// It prints on landscape A4 pages, one page wide.
 	fit, landscape, a4, one, many := true, "landscape", 9, 1, 0
 	err = cmp.Or(err,
@@ -101,9 +104,11 @@ func (x *xlsxSink) nextSheet() (err error) {
 	if x.sheet, err = x.file.NewStreamWriter(name); err != nil {
 		return err
 	}
+
 	for i := range x.report.Columns {
 		err = cmp.Or(err, x.sheet.SetColWidth(i+1, i+1, x.report.Columns[i].width()))
 	}
+
 	err = cmp.Or(err, x.sheet.SetPanes(&excelize.Panes{
 		Freeze: true, YSplit: xlsxHeader, TopLeftCell: fmt.Sprintf("A%d", xlsxHeader+1), ActivePane: "bottomLeft",
 	}))
@@ -112,13 +117,16 @@ func (x *xlsxSink) nextSheet() (err error) {
 	if !x.params.Asked.IsZero() {
 		about += "; as of " + x.params.Asked.In(delivery.Istanbul).Format(localLayout)
 	}
+
 	for _, line := range []string{x.report.Title + ", " + x.params.String(), about} {
 		x.put(0, x.bold, line)
 		err = cmp.Or(err, x.write())
 	}
+
 	for i := range x.report.Columns {
 		x.put(i, x.bold, x.report.Columns[i].Heading)
 	}
+
 	return cmp.Or(err, x.write())
 }
 
@@ -170,6 +178,7 @@ func (x *xlsxSink) Row(cells []Cell) error {
 	if err := x.makeRoom(); err != nil {
 		return err
 	}
+
 	for i := range x.report.Columns {
 		switch kind := x.report.Columns[i].Kind; {
 		case kind == Text && cells[i].Text != "":
@@ -178,6 +187,7 @@ func (x *xlsxSink) Row(cells []Cell) error {
 			x.put(i, x.styles[kind], xlsxValue(kind, cells[i].Number))
 		}
 	}
+
 	return x.write()
 }
 
@@ -212,6 +222,7 @@ func (x *xlsxSink) End(s Summary) error {
 	if err != nil {
 		return err
 	}
+
 	last := x.row
 	for i := range x.report.Columns {
 		if kind := x.report.Columns[i].Kind; s.Totals[i].Given {
@@ -219,13 +230,16 @@ func (x *xlsxSink) End(s Summary) error {
 			x.put(0, x.bold, "Total")
 		}
 	}
+
 	if x.values[0] != nil {
 		err = x.write()
 	}
+
 	x.file.SetZipWriter(x.zipWriter)
 	if err = cmp.Or(err, x.endSheet(last)); err != nil {
 		return err
 	}
+
 	return x.file.Write(io.Discard)
 }
 
