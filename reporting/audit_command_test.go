@@ -14,6 +14,7 @@ import (
 
 func TestAudit_PrintsWhatIsAskedFor(t *testing.T) {
 	t.Parallel()
+
 	e, flags := archiveWith(t, 0)
 	now, account := time.Now(), delivery.NewAccountID()
 	err := e.Archive.Insert(t.Context(), &archive.Batch{Audit: []ledger.AuditEntry{
@@ -25,6 +26,7 @@ func TestAudit_PrintsWhatIsAskedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	day := func(days int) string { return now.AddDate(0, 0, days).In(delivery.Istanbul).Format(time.DateOnly) }
 	const changed, refused, old = "account changed", "admin key refused", "fleet changed"
 	for _, c := range []struct {
@@ -44,10 +46,12 @@ func TestAudit_PrintsWhatIsAskedFor(t *testing.T) {
 				}
 			}
 		}
+
 		if err != nil || strings.Join(rows, " ") != c.rows || (said != "") != slices.Contains(c.args, "--limit") || !strings.HasPrefix(out, "TIME ") {
 			t.Errorf("%s: %v, said %q, printed\n%s", c.args, err, said, out)
 		}
 	}
+
 	table, _, err := call(t, newAuditCommand(), "", flags...)
 	if words := strings.Join(strings.Fields(table), " "); err != nil || !strings.HasPrefix(words, "TIME ACTOR BY ADDRESS ACTION ABOUT OUTCOME REQUEST FROM TO ") ||
 		!strings.Contains(words, " ayşe admin key 192.0.2.1 account changed account "+account.String()+` store <s1> done 00112233aabbccdd {"name":"<A>"} {"name":"B"} `) ||
@@ -58,6 +62,7 @@ func TestAudit_PrintsWhatIsAskedFor(t *testing.T) {
 
 func TestAudit_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
+
 	e := archiveenv.New(t)
 	bare := *e
 	bare.Database = e.ClickHouse.NewDatabase(t)

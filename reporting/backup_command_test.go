@@ -14,6 +14,7 @@ import (
 // What is wrong is said before anything connects, and shows no key.
 func TestBackup_RefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
+
 	to := filepath.Join(t.TempDir(), "place")
 	for want, args := range map[string][]string{
 		`flag(s) "to"`:           {},
@@ -30,6 +31,7 @@ func TestBackup_RefusesWhatCannotWork(t *testing.T) {
 			t.Errorf("%v: %v, said %s", args, err, out)
 		}
 	}
+
 	if _, err := os.Stat(to); err == nil {
 		t.Error("a folder is left")
 	}
@@ -38,15 +40,18 @@ func TestBackup_RefusesWhatCannotWork(t *testing.T) {
 // A schedule outlives what fails, says so, and ends with SIGTERM; its health is the age of the newest backup.
 func TestBackup_ScheduleGoesOnAfterAFailure(t *testing.T) {
 	t.Parallel()
+
 	to := filepath.Join(t.TempDir(), "place")
 	cmd := program(t, rightEnvironment(), "backup", "--config", settingsFile(t), "--to", to, "--every", "24h")
 	said, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	line, err := bufio.NewReader(said).ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, "FAILED, and begun again in 10m0s: ") || !strings.Contains(line, "connection refused") || strings.Contains(line, "geheim") {
 		t.Errorf("%v, said %s", err, line)
@@ -54,6 +59,7 @@ func TestBackup_ScheduleGoesOnAfterAFailure(t *testing.T) {
 	if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil {
 		t.Errorf("ended with %v", err)
 	}
+
 	fresh := filepath.Join(to, time.Now().UTC().Format("20060102T150405Z"))
 	if err := errors.Join(os.MkdirAll(fresh, 0o700), os.WriteFile(filepath.Join(fresh, "backup.json"), nil, 0o600)); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ func rightEnvironment() []string {
 
 func TestCheckConfig_SaysWhatIsInForce(t *testing.T) {
 	t.Parallel()
+
 	for name, args := range map[string][]string{
 		"serve":  {"serve", "--check-config", "--config", settingsFile(t)},
 		"export": {"export", "--check-config", "--config", settingsFile(t)},
@@ -31,15 +32,18 @@ func TestCheckConfig_SaysWhatIsInForce(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+
 		for _, want := range []string{"configs/reporting.yaml: ok\n", "redis://reporting:xxxxx@127.0.0.1:1", "http://delivery:xxxxx@127.0.0.1:1", "interval: 1s"} {
 			if !strings.Contains(string(out), want) {
 				t.Errorf("%s: %q is missing in\n%s", name, want, out)
 			}
 		}
+
 		// The exporter alone needs none of the panel's secrets.
 		if panel := name != "export"; strings.Contains(string(out), "ADMIN_KEY      from the environment") != panel || strings.Contains(string(out), "- panel\n") != panel {
 			t.Errorf("%s:\n%s", name, out)
 		}
+
 		for _, secret := range []string{"geheim", "AAAA", "kkkk", "abab"} {
 			if strings.Contains(string(out), secret) {
 				t.Errorf("%s: %q is shown", name, secret)
@@ -58,6 +62,7 @@ func randomKey() string {
 // client's address is believed, and no secret can be guessed.
 func TestMistakes_ProductionRefusesThem(t *testing.T) {
 	t.Parallel()
+
 	key, zero := randomKey(), base64.StdEncoding.EncodeToString(make([]byte, 32))
 	production := append(rightEnvironment(), "ENVIRONMENT=production", "PANEL_SECURE_COOKIES=true", "PANEL_ADDR=0.0.0.0:0", "PANEL_PROXY_PROTOCOL_FROM=172.16.0.0/12",
 		"ADMIN_KEY="+randomKey(), "TRACKING_KEYS=k1:"+key, "BOOKS_KEYS=k1:"+randomKey(), "REDIS_URL=redis://reporting:9f8e7d6c5b4a@127.0.0.1:1", "CLICKHOUSE_URL=http://delivery:9f8e7d6c5b4a@127.0.0.1:1")
@@ -93,6 +98,7 @@ func TestMistakes_ProductionRefusesThem(t *testing.T) {
 		if c.role != "" {
 			args = append(args, "--roles", c.role)
 		}
+
 		changed := append(slices.Clone(production), c.changes...)
 		out, err := program(t, changed, append(args, "--check-config")...).CombinedOutput()
 		if len(c.wants) == 0 {
@@ -105,6 +111,7 @@ func TestMistakes_ProductionRefusesThem(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: accepted", name)
 		}
+
 		// A program that is started checks the same. In the gate one case shows it.
 		started := out
 		if name == "several at once" || testserver.Long {
@@ -113,11 +120,13 @@ func TestMistakes_ProductionRefusesThem(t *testing.T) {
 				t.Errorf("%s: it has started", name)
 			}
 		}
+
 		for _, want := range c.wants {
 			if !strings.Contains(string(out), want) || !strings.Contains(string(started), want) {
 				t.Errorf("%s: %q is missing in %s or in %s", name, want, out, started)
 			}
 		}
+
 		if out, err := program(t, append(changed, "ENVIRONMENT=sandbox"), append(args, "--check-config")...).CombinedOutput(); err != nil {
 			t.Errorf("%s: the sandbox refuses: %s", name, out)
 		}
@@ -126,20 +135,24 @@ func TestMistakes_ProductionRefusesThem(t *testing.T) {
 
 func TestCheckConfig_TakesAddressesFromFiles(t *testing.T) {
 	t.Parallel()
+
 	dir := t.TempDir()
 	for name, content := range map[string]string{"redis": "redis://reporting:geheim@10.0.0.7:1\n", "clickhouse": "http://delivery:geheim@10.0.0.8:1\r\n", "empty": ""} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	check := func(env ...string) (string, error) {
 		out, err := program(t, append(secrets(), env...), "serve", "--check-config", "--config", settingsFile(t)).CombinedOutput()
 		return string(out), err
 	}
+
 	out, err := check("REDIS_URL=", "REDIS_URL_FILE="+filepath.Join(dir, "redis"), "CLICKHOUSE_URL=", "CLICKHOUSE_URL_FILE="+filepath.Join(dir, "clickhouse"))
 	if err != nil || !strings.Contains(out, "redis://reporting:xxxxx@10.0.0.7:1") || !strings.Contains(out, "http://delivery:xxxxx@10.0.0.8:1") {
 		t.Errorf("%v\n%s", err, out)
 	}
+
 	for _, c := range []struct{ url, file, want string }{
 		{"http://127.0.0.1:1", "clickhouse", ": clickhouse.url: CLICKHOUSE_URL and CLICKHOUSE_URL_FILE are both set"},
 		{"", "none", ": clickhouse.url: CLICKHOUSE_URL_FILE: "},
@@ -154,6 +167,7 @@ func TestCheckConfig_TakesAddressesFromFiles(t *testing.T) {
 
 func TestCheckConfig_NamesFileLineAndKey(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		old, replacement, variable string
 		want                       []string
@@ -176,6 +190,7 @@ func TestCheckConfig_NamesFileLineAndKey(t *testing.T) {
 		if c.old != "" {
 			path = settingsWith(t, c.old, c.replacement)
 		}
+
 		var said bytes.Buffer
 		cmd := program(t, append(rightEnvironment(), c.variable), "serve", "--check-config", "--config", path)
 		cmd.Stderr = &said
@@ -184,11 +199,13 @@ func TestCheckConfig_NamesFileLineAndKey(t *testing.T) {
 		if !errors.As(err, &exit) || exit.ExitCode() != 1 || len(out) > 0 {
 			t.Errorf("%s: %v, and it wrote %q", name, err, out)
 		}
+
 		for _, want := range c.want {
 			if !strings.Contains(said.String(), want) {
 				t.Errorf("%s: %q is missing in %s", name, want, &said)
 			}
 		}
+
 		if strings.Contains(said.String(), "geheim") {
 			t.Errorf("%s: a password is shown: %s", name, &said)
 		}

@@ -48,9 +48,11 @@ func (e *erasing) run(status int, words string, args ...string) {
 	} else if err != nil {
 		e.T.Fatal(err)
 	}
+
 	if got != status || !strings.Contains(string(out), words) {
 		e.T.Errorf("%v: exit status %d, want %d and %q\n%s", args[4:], got, status, words, out)
 	}
+
 	for _, personal := range []string{"Ali Veli", "5321234567", "Bahariye"} {
 		if bytes.Contains(out, []byte(personal)) {
 			e.T.Errorf("%v: it says %s", args[4:], personal)
@@ -66,6 +68,7 @@ func (e *erasing) recorded() int {
 
 func TestErase_ByPhoneErasesWhatHasEnded(t *testing.T) {
 	t.Parallel()
+
 	e := newErasing(t)
 	done, open := e.Delivered(time.Now()), e.Vendor.Order("", time.Now())
 	e.Vendor.Edit = func(d *delivery.OrderDraft) { d.Recipient.Phone = "5329999999" }
@@ -74,11 +77,13 @@ func TestErase_ByPhoneErasesWhatHasEnded(t *testing.T) {
 	if o := e.Read(done.ID); o.ErasedAt.IsZero() || o.Recipient.Name != "" || e.recorded() != 1 {
 		t.Errorf("%+v, %d in the list", o, e.recorded())
 	}
+
 	for _, o := range []*delivery.Order{open, other} {
 		if o := e.Read(o.ID); !o.ErasedAt.IsZero() || o.Recipient.Name != "Ali Veli" {
 			t.Errorf("it was not asked for: %+v", o)
 		}
 	}
+
 	e.Move(open, delivery.Delivered, time.Now())
 	e.run(0, "order "+open.ID.String()+": erased", "--phone", "05321234567")
 	e.run(statusNothingFound, "nothing found", "--phone", "05321234567")
@@ -90,6 +95,7 @@ func TestErase_ByPhoneErasesWhatHasEnded(t *testing.T) {
 
 func TestErase_ByOrderFindsWhatHasLeftRedis(t *testing.T) {
 	t.Parallel()
+
 	e := newErasing(t)
 	account := e.Vendor.Account.String()
 	o := e.Vendor.Order("", time.Now())
@@ -113,6 +119,7 @@ func (e *erasing) MakeID(externalID string) delivery.OrderID {
 
 func TestErase_RefusesWhatItCannotUse(t *testing.T) {
 	t.Parallel()
+
 	e := newErasing(t)
 	o := e.Delivered(time.Now())
 	for words, args := range map[string][]string{
@@ -125,6 +132,7 @@ func TestErase_RefusesWhatItCannotUse(t *testing.T) {
 	} {
 		e.run(1, words, args...)
 	}
+
 	e.EachRecord("o", `redis.call('APPEND', k, 'S')`)
 	e.run(1, "ends early", "--phone", "5321234567")
 	o = e.Delivered(time.Now())
@@ -141,6 +149,7 @@ func TestErase_RefusesWhatItCannotUse(t *testing.T) {
 		testenv.Must(t, os.WriteFile(e.list, []byte(text), 0o600))
 		e.run(1, "which has the line `"+id+"`", "--order", o.ID.String())
 	}
+
 	e.list = filepath.Join(t.TempDir(), "none")
 	e.run(1, "which has the line `"+id+"`", "--order", o.ID.String())
 	if _, err := os.Stat(e.list); err == nil || !e.Read(o.ID).ErasedAt.IsZero() {
@@ -151,6 +160,7 @@ func TestErase_RefusesWhatItCannotUse(t *testing.T) {
 // What is erased is in the list and in the audit stream before: what cannot be noted is not erased.
 func TestErase_WaitsForItsAuditEntry(t *testing.T) {
 	t.Parallel()
+
 	e := newErasing(t)
 	o := e.Delivered(time.Now())
 	e.EachKey("U", `redis.call('SET', k, 'not a stream')`)
@@ -158,6 +168,7 @@ func TestErase_WaitsForItsAuditEntry(t *testing.T) {
 	if o := e.Read(o.ID); !o.ErasedAt.IsZero() || o.Recipient.Name != "Ali Veli" || e.recorded() != 1 {
 		t.Errorf("%+v, %d in the list", o, e.recorded())
 	}
+
 	e.EachKey("U", `redis.call('DEL', k)`)
 	e.run(0, o.ID.String()+": erased", "--order", o.ID.String())
 	if o := e.Read(o.ID); o.ErasedAt.IsZero() || o.Recipient.Name != "" || e.recorded() != 1 {
@@ -168,12 +179,14 @@ func TestErase_WaitsForItsAuditEntry(t *testing.T) {
 // After the first step of it the telephone number is gone, and the order's id ends what was begun.
 func TestErase_CutShortIsRepeatedByOrder(t *testing.T) {
 	t.Parallel()
+
 	e := newErasing(t)
 	o := e.Delivered(time.Now())
 	attempts := func(lua string) {
 		account := strings.Join(strings.Fields(strings.Trim(fmt.Sprintf("%d", o.Account[:]), "[]")), ",")
 		e.EachRecord("o", "local log = string.sub(k, 1, #k - 13) .. 'g' .. string.char("+account+") "+lua)
 	}
+
 	attempts("redis.call('SET', log, 'no list')")
 	e.run(1, "--order "+o.ID.String()+" repeats it", "--phone", "05321234567")
 	e.run(statusNothingFound, "nothing found", "--phone", "05321234567")
@@ -185,6 +198,7 @@ func TestErase_CutShortIsRepeatedByOrder(t *testing.T) {
 // same, all orders still agree, and what is exported again changes nothing.
 func TestErase_ReportsStayExact(t *testing.T) {
 	t.Parallel()
+
 	e := newErasing(t)
 	edit := e.Vendor.Edit
 	e.Vendor.Edit = func(d *delivery.OrderDraft) {
@@ -192,6 +206,7 @@ func TestErase_ReportsStayExact(t *testing.T) {
 		d.Dropoff.Note = "zil bozuk"
 		d.PackageNote = "Kapıya bırakın"
 	}
+
 	done, cancelled := e.Delivered(time.Now()), e.Vendor.Order("", time.Now())
 	_, _, err := e.Ledger.Orders.Cancel(t.Context(), e.Vendor.Account, cancelled.ID, delivery.CustomerRequest, "vazgeçti", time.Now())
 	testenv.Must(t, err)
@@ -205,6 +220,7 @@ func TestErase_ReportsStayExact(t *testing.T) {
 			t.Errorf("ClickHouse holds %s", personal)
 		}
 	}
+
 	e.run(0, done.ID.String()+": erased", "--phone", "05321234567", "--actor", "ayse")
 	e.AwaitExported()
 	e.Want("who erased", fmt.Sprintf("groupUniqArray(actor), groupUniqArray(action), countIf(account_id = '%s'), countIf(order_id = '%s') FROM %s.audit",
@@ -214,6 +230,7 @@ func TestErase_ReportsStayExact(t *testing.T) {
 	if after := e.history(); after != before || !strings.Contains(after, done.ID.String()) || !strings.Contains(after, "123.45") {
 		t.Errorf("ClickHouse has\n%s\nand had\n%s", after, before)
 	}
+
 	today := time.Now()
 	testenv.Must(t, reconcile.New(e.Ledger, e.Archive).Run(t.Context(), reconcile.Scope{From: today.AddDate(0, 0, -1), To: today.AddDate(0, 0, 1), Timeout: testserver.Timeout},
 		func(d *reconcile.Day) {

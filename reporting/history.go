@@ -45,6 +45,7 @@ func openHistories(s archive.Settings, seenCertificate func(ends time.Time)) (*h
 	if err != nil {
 		return nil, err
 	}
+
 	write.WatchCertificate(seenCertificate)
 	h := &histories{write: write, read: write}
 	if s.ReadURL == "" {
@@ -55,7 +56,9 @@ func openHistories(s archive.Settings, seenCertificate func(ends time.Time)) (*h
 	if err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
+
 	h.read.WatchCertificate(seenCertificate)
+
 	return h, nil
 }
 
@@ -82,11 +85,13 @@ func (h *histories) checkOwners(ctx context.Context, l *ledger.Ledger) error {
 	if h.read != h.write {
 		writable = h.write.CheckOwner(ctx, ownerOf(l))
 	}
+
 	h.writable.Store(writable == nil)
 
 	if readable != nil {
 		return readable
 	}
+
 	return writable
 }
 
@@ -108,6 +113,7 @@ func migrate(ctx context.Context, l *ledger.Ledger, a *archive.Archive) (applied
 		}
 		return a.Claim(ctx, ownerOf(l))
 	})
+
 	return applied, err
 }
 
@@ -135,9 +141,11 @@ func (h *historyWait) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		if err == nil {
 			return nil
 		}
+
 		h.failed(err)
 
 		trouble := "unavailable" // the error's text names ports, which differ each time
@@ -146,12 +154,15 @@ func (h *historyWait) run(ctx context.Context) error {
 			trouble = err.Error()
 			pause = fixHistoryPause
 		}
+
 		if trouble != logged && passes {
 			h.log.Warn("waiting for ClickHouse", "error", err)
 		}
+
 		if trouble != logged && !passes {
 			h.log.Error("ClickHouse cannot be used until this is fixed; it is tried again every "+fixHistoryPause.String(), "error", err)
 		}
+
 		logged = trouble
 
 		select {

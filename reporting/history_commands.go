@@ -45,16 +45,21 @@ func newMigrateCommand() *cobra.Command {
 			for _, name := range applied {
 				fmt.Fprintln(c.OutOrStdout(), "applied", name)
 			}
+
 			if err != nil {
 				return err
 			}
+
 			if !did && len(applied) == 0 {
 				fmt.Fprintln(c.OutOrStdout(), "nothing to do")
 			}
+
 			return nil
 		})
 	})
+
 	c.Flags().StringVar(&from, "take-over", "", "the id of the ledger that the database belonged to, which was lost without a backup: it is this environment's ledger's from now on")
+
 	return c
 }
 
@@ -65,6 +70,7 @@ func newRebuildCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		return withStores(c, true, func(ctx context.Context, s stores) error {
 			progress := progressOf(c)
 			done, err := export.Rebuild(ctx, s.ledger, s.archive, begin, func(r export.Rebuilt) { progress("orders rebuilt so far", r.Orders) })
@@ -73,8 +79,10 @@ func newRebuildCommand() *cobra.Command {
 			return err
 		})
 	})
+
 	c.Flags().StringVar(&from, "from", "", "first local day, such as 2026-11-01")
 	requireFlag(c, "from")
+
 	return c
 }
 
@@ -112,15 +120,18 @@ func newReconcileCommand() *cobra.Command {
 				for _, t := range d.Totals {
 					fmt.Fprintf(out, "%s %s\n", date, t)
 				}
+
 				fmt.Fprintf(out, "%s: %s\n", date, summary(d))
 			})
 
 			if errors.Is(err, reconcile.ErrManyUnknown) {
 				return fmt.Errorf("%w. Is this the right Redis, and is it whole? If it is, and these are to go: --%s with their number", err, atMostFlag)
 			}
+
 			if err == nil && left > 0 {
 				err = fmt.Errorf("%d differences between Redis and ClickHouse", left)
 			}
+
 			return err
 		})
 	})
@@ -136,6 +147,7 @@ func newReconcileCommand() *cobra.Command {
 	f.DurationVar(&scope.Timeout, "wait", time.Minute, "how long to wait for the exporter to catch up")
 	c.MarkFlagsMutuallyExclusive("day", "from")
 	c.MarkFlagsMutuallyExclusive("day", "to")
+
 	return c
 }
 
@@ -149,6 +161,7 @@ func readScope(s *reconcile.Scope, now time.Time, day, from, to, account string)
 			*into, err = parseDay(flag, text)
 		}
 	}
+
 	s.To = archive.BusinessDay(now)
 	read("to", to, &s.To)
 	s.From = s.To.AddDate(0, 0, 1-defaultDays)
@@ -157,14 +170,17 @@ func readScope(s *reconcile.Scope, now time.Time, day, from, to, account string)
 		read("day", day, &s.From)
 		s.To = s.From
 	}
+
 	if err == nil && s.From.After(s.To) {
 		err = errors.New("--from: that is after --to")
 	}
+
 	if err == nil && account != "" {
 		if s.Account, err = delivery.ParseAccountID(account); err != nil {
 			err = fmt.Errorf("--account: %w", err)
 		}
 	}
+
 	return err
 }
 
@@ -173,15 +189,18 @@ func summary(d *reconcile.Day) string {
 	if d.Retired > 0 {
 		text += fmt.Sprintf(", %d more have left Redis", d.Retired)
 	}
+
 	if d.Moving > 0 {
 		text += fmt.Sprintf(", %d changed all the while", d.Moving)
 	}
+
 	switch {
 	case !d.Balanced():
 		return text + fmt.Sprintf(", %d differ", len(d.Differences))
 	case len(d.Differences) > 0:
 		return text + fmt.Sprintf(", %d fixed", len(d.Differences))
 	}
+
 	return text + ", no difference"
 }
 
@@ -195,6 +214,7 @@ func newBackupCommand() *cobra.Command {
 		if o.Keep < 1 || every < time.Minute {
 			return errors.New("--keep: want 1 or more; --every: 1m or more")
 		}
+
 		if len(recipients) > 0 {
 			parsed, err := age.ParseRecipients(strings.NewReader(strings.Join(recipients, "\n")))
 			if err != nil {
@@ -202,10 +222,12 @@ func newBackupCommand() *cobra.Command {
 			}
 			o.Recipients = parsed
 		}
+
 		place, err := backup.OpenPlace(o.To)
 		if err != nil {
 			return err
 		}
+
 		if flagSet(c, healthFlag) {
 			return checkNewestBackup(c.Context(), place, o.To, every+every/12)
 		}
@@ -214,6 +236,7 @@ func newBackupCommand() *cobra.Command {
 		if !isRepeated && !c.Flags().Changed("keep") {
 			o.Keep = 0 // one by hand is no reason to remove others
 		}
+
 		o.Progress = progressTo(c)
 		makeBackup := backup.Make
 		if isRepeated || strings.HasPrefix(o.To, "s3://") {
@@ -229,18 +252,23 @@ func newBackupCommand() *cobra.Command {
 						return err
 					}
 				}
+
 				m, err := makeBackup(ctx, s.ledger, s.archive, o)
 				if m == nil {
 					return err
 				}
+
 				reportBackup(c.OutOrStdout(), m, time.Since(began), o.To)
+
 				return errors.Join(err, s.ledger.Backup.Note(ctx, m.Began))
 			})
 		}
 		if !isRepeated {
 			return makeOne(c.Context())
 		}
+
 		place.Repeat(c.Context(), every, makeOne, o.Progress)
+
 		return nil
 	})
 
@@ -253,6 +281,7 @@ func newBackupCommand() *cobra.Command {
 	f.StringSliceVar(&recipients, "age-recipient", nil, "encrypt for this public key of age; may be repeated")
 	f.Bool(healthFlag, false, "ask whether the newest backup is younger than --every and a twelfth, and end: 0 if so, else 1")
 	requireFlag(c, "to")
+
 	return c
 }
 
@@ -263,6 +292,7 @@ func checkNewestBackup(ctx context.Context, place *backup.Place, to string, maxA
 	if err != nil {
 		return err
 	}
+
 	if left <= 0 {
 		return fmt.Errorf("no backup in %s is younger than %s", to, maxAge)
 	}
@@ -297,6 +327,7 @@ func newRestoreCommand() *cobra.Command {
 	for _, other := range []string{"check", "redis-dir", "included-dir", "merge", "without-history"} {
 		c.MarkFlagsMutuallyExclusive("only-history", other)
 	}
+
 	return c
 }
 
@@ -326,6 +357,7 @@ func (r *restoration) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+
 	r.manifest = m
 	// ClickHouse has no data of recipients, so nothing is erased again.
 	if r.onlyHistory {
@@ -343,11 +375,13 @@ func (r *restoration) run(c *cobra.Command) error {
 		fmt.Fprintf(out, "backup %s is whole: everything acknowledged before %s\n", m.ID, m.Began.Format(time.RFC3339))
 		return nil
 	}
+
 	if onlyPlacesFiles {
 		return r.placeFiles(out)
 	}
 
 	loadsHistory := !r.withoutHistory && len(m.Tables) > 0
+
 	return withStores(c, loadsHistory, func(ctx context.Context, s stores) error {
 		return r.load(ctx, c, s)
 	})
@@ -370,6 +404,7 @@ func (r *restoration) placeFiles(out io.Writer) error {
 		fmt.Fprintf(out, "put the snapshot of %s into %s; start Redis there, then: reporting restore --from %s\n",
 			r.manifest.Redis[r.node].Addr, filepath.Clean(r.redisDir), r.from)
 	}
+
 	return nil
 }
 
@@ -384,27 +419,33 @@ func (r *restoration) load(ctx context.Context, c *cobra.Command, s stores) erro
 	if err := eraseAgain(ctx, c, s.ledger, r.erasures); err != nil {
 		return err
 	}
+
 	list := "" // stays empty when the file names no list
 	if len(r.lists) > 0 {
 		list = r.lists[0]
 	}
+
 	if _, err := s.ledger.Backup.ErasureList(ctx, list); err != nil {
 		return err
 	}
+
 	fmt.Fprintf(out, "orders that were erased on request, and are again: %d\n", len(r.erasures))
 
 	resumed, err := r.manifest.Finish(ctx, r.from, s.ledger, s.archive, r.merge, progressTo(c))
 	if err != nil {
 		return err
 	}
+
 	if resumed.Before {
 		fmt.Fprintln(out, "Redis had been made fit to go on before; nothing was changed there")
 		return nil
 	}
+
 	fmt.Fprintf(out, `restored everything acknowledged before %s
 the exporter was set back in %d streams, %d sessions of the panel were ended
 start the programs, and then: reporting reconcile
 `, r.manifest.Began.Format(time.RFC3339), resumed.Streams, resumed.Sessions)
+
 	return nil
 }
 
@@ -440,6 +481,7 @@ func newEraseCommand() *cobra.Command {
 			return cmp.Or(err, erase(ctx, c, s.ledger, ids, record, actor)) // err: further orders could not be read
 		})
 	})
+
 	f := c.Flags()
 	f.StringVar(&order, "order", "", "the order's id")
 	f.StringVar(&account, "account", "", "the vendor's account id, with --external-order-id")
@@ -451,6 +493,7 @@ func newEraseCommand() *cobra.Command {
 	c.MarkFlagsOneRequired("order", "account", "phone")
 	c.MarkFlagsMutuallyExclusive("order", "account", "phone")
 	c.MarkFlagsRequiredTogether("account", "external-order-id")
+
 	return c
 }
 
@@ -473,9 +516,11 @@ func findOrders(ctx context.Context, l *ledger.Ledger, order, account, externalI
 		}
 		return []delivery.OrderID{found.ID}, nil
 	}
+
 	if phone, err = delivery.NormalizePhone(phone); err != nil {
 		return nil, fmt.Errorf("--phone: %w", err)
 	}
+
 	looked := 0
 	err = l.Orders.Each(ctx, func(orders []*delivery.Order) error {
 		for _, o := range orders {
@@ -483,10 +528,12 @@ func findOrders(ctx context.Context, l *ledger.Ledger, order, account, externalI
 				ids = append(ids, o.ID)
 			}
 		}
+
 		looked += len(orders)
 		progress("orders looked at", looked)
 		return nil
 	})
+
 	return ids, err
 }
 
@@ -531,6 +578,7 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 		if o == nil && !retired[i] {
 			continue
 		}
+
 		if o != nil && !o.Status.Terminal() {
 			fmt.Fprintf(c.OutOrStdout(), "order %s (%s) is %s; its courier needs the address: erase it after its end\n", o.ID, o.ExternalOrderID, o.Status)
 			inProgress++
@@ -548,10 +596,12 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 			account = o.Account
 			result = "was erased before, on " + o.ErasedAt.In(delivery.Istanbul).Format(time.DateOnly)
 		}
+
 		erasures[ids[i]] = now
 		notes = append(notes, erasureNote(now, actor, "reporting erase", account, ids[i]))
 		fmt.Fprintf(&results, "order %s: %s\n", ids[i], result)
 	}
+
 	if len(erasures)+inProgress == 0 {
 		return &exitError{errors.New("nothing found (Redis has a telephone number until a day after an order's end: name older orders by their ids)"), statusNothingFound}
 	}
@@ -559,6 +609,7 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 	if err := recordErasures(ctx, l, record, erasures); err != nil {
 		return err
 	}
+
 	for _, note := range notes {
 		if err := l.Audit.Append(ctx, note); err != nil {
 			return err
@@ -568,14 +619,17 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 	for id := range erasures { // a telephone number finds no more what is erased
 		fmt.Fprintf(c.ErrOrStderr(), "erasing order %s; should this be cut short, --order %s repeats it\n", id, id)
 	}
+
 	if err := eraseAll(ctx, c, l, erasures, false); err != nil {
 		return err
 	}
+
 	fmt.Fprint(c.OutOrStdout(), results.String())
 
 	if inProgress > 0 {
 		return &exitError{fmt.Errorf("%d orders are in progress and were not erased", inProgress), statusInProgress}
 	}
+
 	return nil
 }
 
@@ -585,6 +639,7 @@ func recordErasures(ctx context.Context, l *ledger.Ledger, record string, erasur
 	if err != nil {
 		return err
 	}
+
 	if !isList {
 		return fmt.Errorf("%s is not this environment's list of erasures, which has the line `list %s`: name that one, or a restore knows nothing of this", record, list)
 	}
@@ -603,9 +658,11 @@ func eraseAgain(ctx context.Context, c *cobra.Command, l *ledger.Ledger, erasure
 			err = l.Audit.Append(ctx, erasureNote(l.Now().Truncate(time.Millisecond), systemUser(), "reporting restore", o.Account, o.ID))
 		}
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return eraseAll(ctx, c, l, erasures, true)
 }
 
@@ -616,6 +673,7 @@ func eraseAll(ctx context.Context, c *cobra.Command, l *ledger.Ledger, erasures 
 	if err := l.Erasure.Erase(ctx, erasures, unended, progressOf(c)); err != nil {
 		return err
 	}
+
 	fmt.Fprintln(c.ErrOrStderr(), "Redis rewrites its append-only file")
 	return l.Erasure.RewriteFiles(ctx)
 }

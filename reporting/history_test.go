@@ -69,6 +69,7 @@ func run(t *testing.T, e *archiveenv.System, url string, args ...string) (said s
 // end. When nothing is missing there is none.
 func TestHistory_NothingMissingNeedsNoSchemaChange(t *testing.T) {
 	t.Parallel()
+
 	e := archiveenv.NewOn(testenv.NewOn(t, testserver.DedicatedRedis(t, stack.RedisOptions{})), testserver.SharedClickHouse(t)) // all of it is copied
 	e.Delivered(time.Now())
 	p := e.NewProxy("")
@@ -81,12 +82,14 @@ func TestHistory_NothingMissingNeedsNoSchemaChange(t *testing.T) {
 			changes = append(changes, statement)
 			mu.Unlock()
 		}
+
 		isDump := strings.Contains(statement, "FROM audit")
 		if isDump { // a backup ends in a later second than it begins
 			asked := time.Now().Unix()
 			e.Await("another second", func() bool { return time.Now().Unix() > asked })
 			dumps.Add(1)
 		}
+
 		noSchemaChanges(statement, w, r, forward)
 	})
 
@@ -102,6 +105,7 @@ func TestHistory_NothingMissingNeedsNoSchemaChange(t *testing.T) {
 			t.Errorf("%s: no %q in\n%s", c.command, c.want, said)
 		}
 	}
+
 	if said, err := run(t, e, p.URL, "reconcile"); err != nil {
 		t.Errorf("reconcile: %v, said %s", err, said)
 	}
@@ -118,6 +122,7 @@ func TestHistory_NothingMissingNeedsNoSchemaChange(t *testing.T) {
 	if err != nil || !strings.Contains(said, "Redis was left as it is") {
 		t.Errorf("restore --only-history: %v, said %s", err, said)
 	}
+
 	e.Want("orders", "count() FROM "+e.Database+".orders FINAL", "1")
 	testenv.Must(t, errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()))
 
@@ -126,6 +131,7 @@ func TestHistory_NothingMissingNeedsNoSchemaChange(t *testing.T) {
 	if said, err := run(t, e, p.URL, "reconcile"); err == nil || !strings.Contains(said, "missing are views") {
 		t.Errorf("reconcile without views: %v, said %s", err, said)
 	}
+
 	to := filepath.Join(t.TempDir(), "b")
 	if said, err := run(t, e, p.URL, "backup", "--to", to); err != nil || !strings.Contains(said, "is whole") {
 		t.Errorf("backup without views: %v, said %s", err, said)
@@ -155,6 +161,7 @@ func TestHistory_NothingMissingNeedsNoSchemaChange(t *testing.T) {
 // Commands look. Only migrating changes the schema, and says so to those that cannot go on.
 func TestHistory_CommandsDoNotMigrate(t *testing.T) {
 	t.Parallel()
+
 	e := &archiveenv.System{Env: testenv.New(t), ClickHouse: testserver.SharedClickHouse(t)}
 	e.Database = e.ClickHouse.NewDatabase(t)
 	tables := func() string {
@@ -168,6 +175,7 @@ func TestHistory_CommandsDoNotMigrate(t *testing.T) {
 			t.Errorf("%s: %v, said %s", command, err, said)
 		}
 	}
+
 	s := startPanel(t, e, e.ClickHouse.URL, "panel")
 	testserver.Await(t, "the panel says what is missing", func() bool { return strings.Contains(s.log.String(), "run `reporting migrate`") })
 	if got := tables(); got != "0\n" {
@@ -176,6 +184,7 @@ func TestHistory_CommandsDoNotMigrate(t *testing.T) {
 	if said, err := run(t, e, e.ClickHouse.URL, "migrate"); err != nil || !strings.Contains(said, "applied 0001_orders.sql") {
 		t.Errorf("%v, said %s", err, said)
 	}
+
 	s.awaitReports(t, "200") // the panel goes on by itself
 	testenv.Must(t, s.stop())
 	if said, err := run(t, e, e.ClickHouse.URL, "migrate"); err != nil || !strings.Contains(said, "nothing to do") {
@@ -189,6 +198,7 @@ func TestHistory_CommandsDoNotMigrate(t *testing.T) {
 // One process of an environment migrates at a time. Who finds nothing missing need not wait for it.
 func TestHistory_OneProcessMigrates(t *testing.T) {
 	t.Parallel()
+
 	e := &archiveenv.System{Env: testenv.New(t), ClickHouse: testserver.SharedClickHouse(t)}
 	e.Database = e.ClickHouse.NewDatabase(t)
 	l, a := e.OpenAs(stack.ReportingUser), e.OpenArchive()
@@ -198,10 +208,12 @@ func TestHistory_OneProcessMigrates(t *testing.T) {
 		}
 		return nil
 	})
+
 	testenv.Must(t, err)
 	if applied, err := migrate(t.Context(), l, a); err != nil || len(applied) == 0 {
 		t.Errorf("alone: %v %v", applied, err)
 	}
+
 	testenv.Must(t, l.Exclusively(t.Context(), migrateLock, func(context.Context) error {
 		_, err := migrate(t.Context(), l, a)
 		return err
@@ -211,6 +223,7 @@ func TestHistory_OneProcessMigrates(t *testing.T) {
 // A restore begins with `reporting migrate` in the environment of a backup.
 func TestHistory_TheBackupsUserMayMigrate(t *testing.T) {
 	t.Parallel()
+
 	e := &archiveenv.System{Env: testenv.New(t), ClickHouse: testserver.SharedClickHouse(t)}
 	e.Database = e.ClickHouse.NewDatabase(t)
 
@@ -228,6 +241,7 @@ const fixMessage = "ClickHouse cannot be used until this is fixed"
 // see of Redis. Roles that need ClickHouse say why they are not ready, and begin as soon as it is fixed.
 func TestServe_GoesOnWhateverClickHouseDoes(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		state   archiveenv.Handler
 		roles   string
@@ -245,8 +259,10 @@ func TestServe_GoesOnWhateverClickHouseDoes(t *testing.T) {
 		if c.long && !testserver.Long {
 			continue
 		}
+
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			e := archiveenv.New(t)
 			o := e.Delivered(time.Now())
 			p := e.NewProxy("")
@@ -260,12 +276,14 @@ func TestServe_GoesOnWhateverClickHouseDoes(t *testing.T) {
 			if c.says != "" {
 				testserver.Await(t, "it has tried, and says what is wrong", func() bool { return strings.Contains(s.log.String(), c.says) })
 			}
+
 			person := testenv.NewClient(t, "http://"+s.addr, "Authorization: Bearer "+s.token, testenv.AcceptHTML)
 			for _, page := range []string{"/overview", "/orders?q=nothing", "/payments", "/payments/months", "/dead-letters", "/audit"} {
 				if answer := person.Get(page); answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusServiceUnavailable {
 					t.Errorf("%s: %d %s", page, answer.StatusCode, answer.Words())
 				}
 			}
+
 			testserver.Await(t, "the order is found", func() bool {
 				return strings.Contains(person.Get("/orders/"+o.ID.String()).Words(), o.ExternalOrderID)
 			})
@@ -281,6 +299,7 @@ func TestServe_GoesOnWhateverClickHouseDoes(t *testing.T) {
 			if err := s.stop(); err != nil {
 				t.Errorf("it ended with %v", err)
 			}
+
 			log := s.log.String()
 			isExplained := c.says != fixMessage || strings.Contains(log, "refuses the user or the password")
 			if n := strings.Count(log, c.says); c.says != "" && n != 1 || !isExplained {
@@ -293,6 +312,7 @@ func TestServe_GoesOnWhateverClickHouseDoes(t *testing.T) {
 // ClickHouse comes back between the two questions whose database it is: what the second one answers counts.
 func TestServe_ClickHouseComesBackWhileItIsAsked(t *testing.T) {
 	t.Parallel()
+
 	e := archiveenv.New(t)
 	p := e.NewProxy("")
 	var asked atomic.Int32
@@ -347,6 +367,7 @@ func startPanel(t *testing.T, e *archiveenv.System, url, roles string, more ...s
 	testenv.Must(t, cmd.Start())
 	s.program = testenv.NewClient(t, "http://"+s.addr, "Authorization: Bearer "+s.token)
 	s.stop = func() error { return errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()) }
+
 	return s
 }
 
@@ -371,6 +392,7 @@ func (s *served) awaitReports(t *testing.T, status string) {
 			t.Logf("the last answer was %s\n%.5000s", last, s.log.String())
 		}
 	}()
+
 	testserver.Await(t, "reports answer "+status, func() bool {
 		last = s.askReport(t)
 		return strings.HasPrefix(last, status)
@@ -381,13 +403,16 @@ func (s *served) awaitReports(t *testing.T, status string) {
 // changes nothing there and learns whose it is.
 func TestHistory_OneDatabaseHasOneLedger(t *testing.T) {
 	t.Parallel()
+
 	e := archiveenv.New(t)
 	for range 3 {
 		e.Delivered(time.Now())
 	}
+
 	if _, err := run(t, e, e.ClickHouse.URL, "rebuild", "--from", "2020-01-01"); err != nil {
 		t.Fatal(err)
 	}
+
 	id := e.Ledger.ID()
 	before := e.Ask("* FROM " + e.Database + ".orders ORDER BY ALL")
 	another := testenv.New(t)
@@ -419,6 +444,7 @@ func TestHistory_OneDatabaseHasOneLedger(t *testing.T) {
 			if !c.serves {
 				return
 			}
+
 			ops := freeAddr(t)
 			cmd := program(t, append(env, "REPORTING_OPS_ADDR="+ops), "export", "--config", settingsFile(t))
 			testenv.Must(t, cmd.Start())
@@ -426,20 +452,24 @@ func TestHistory_OneDatabaseHasOneLedger(t *testing.T) {
 			testenv.Must(t, errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()))
 		})
 	}
+
 	if after := e.Ask("* FROM " + e.Database + ".orders ORDER BY ALL"); after != before {
 		t.Error("the database was changed")
 	}
+
 	e.Want("whose it is", "environment, ledger FROM "+e.Database+".identity", "sandbox\t"+id)
 }
 
 // A panel shows nothing of another ledger's database.
 func TestHistory_APanelShowsItsOwnOnly(t *testing.T) {
 	t.Parallel()
+
 	e := archiveenv.New(t)
 	o := e.Delivered(time.Now())
 	if _, err := run(t, e, e.ClickHouse.URL, "rebuild", "--from", "2020-01-01"); err != nil {
 		t.Fatal(err)
 	}
+
 	another := testenv.New(t)
 	s := startPanel(t, e, e.ClickHouse.URL, "panel", "REDIS_URL="+another.ConfigFor(stack.ReportingUser).URL)
 	awaitAnswer(t, "http://"+s.ops+"/readyz", "200 ready")
@@ -449,9 +479,11 @@ func TestHistory_APanelShowsItsOwnOnly(t *testing.T) {
 			t.Errorf("%s shows it: %s", page, words)
 		}
 	}
+
 	if got := s.report(t); got != "503" {
 		t.Errorf("reports answer %s", got)
 	}
+
 	testserver.Await(t, "the log says why", func() bool { return strings.Contains(s.log.String(), "belongs to another ledger") })
 	if err := s.stop(); err != nil {
 		t.Error(err)
@@ -462,6 +494,7 @@ func TestHistory_APanelShowsItsOwnOnly(t *testing.T) {
 // it come back, is refused from then on.
 func TestMigrate_TakesOverWhatALostLedgerHad(t *testing.T) {
 	t.Parallel()
+
 	e := archiveenv.New(t)
 	another := &archiveenv.System{Env: testenv.New(t), ClickHouse: e.ClickHouse, Database: e.Database}
 	id := e.Ledger.ID()
@@ -484,6 +517,7 @@ func TestMigrate_TakesOverWhatALostLedgerHad(t *testing.T) {
 			t.Errorf("%s: %v, no %q in\n%s", c.args, err, c.says, said)
 		}
 	}
+
 	if err := e.Archive.CheckOwner(t.Context(), ownerOf(e.Ledger)); !errors.Is(err, archive.ErrOtherOwner) {
 		t.Error(err)
 	}

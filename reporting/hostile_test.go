@@ -46,12 +46,14 @@ func newEnv(t *testing.T) *env {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	e.stop = func() error { return errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()) }
 	awaitAnswer(t, "http://"+ops+"/readyz", "200 ready")
 	awaitAnswer(t, "http://"+e.addr+e.tracking, "200 ")
 	e.page = e.look()
 	a.AwaitExported()
 	a.Want("the order", "status FROM "+a.Database+".orders WHERE order_id = '"+o.ID.String()+"'", "Delivered")
+
 	return e
 }
 
@@ -96,6 +98,7 @@ func on(status int, bytes string) odd { return odd{bytes, []int{status}, false} 
 // customer's page behind those that are in order is the customer's.
 func TestHostile_Panel(t *testing.T) {
 	t.Parallel()
+
 	b := newEnv(t)
 	t.Run("requests", func(t *testing.T) {
 		for name, c := range oddRequests(b) {
@@ -105,6 +108,7 @@ func TestHostile_Panel(t *testing.T) {
 			})
 		}
 	})
+
 	t.Run("customers", b.customersAlone)
 	t.Run("overview", b.namesWhoIsUnavailable)
 	if err := b.stop(); err != nil || strings.Contains(b.log.String(), "panic") {
@@ -130,10 +134,12 @@ func (b *env) customersAlone(t *testing.T) {
 			t.Errorf("%s: %.60s", path, got)
 		}
 	}
+
 	customer := func() string { return steady(strings.TrimPrefix(answer("http://"+b.customers+b.tracking), "200 ")) }
 	if got := customer(); got != b.page && got != b.look() {
 		t.Errorf("the customer got %.200s", got)
 	}
+
 	http.DefaultClient.CloseIdleConnections()
 	var open []net.Conn
 	for range 256 {
@@ -143,16 +149,20 @@ func (b *env) customersAlone(t *testing.T) {
 		}
 		open = append(open, conn)
 	}
+
 	testserver.Await(t, "one more is closed", func() bool {
 		defer http.DefaultClient.CloseIdleConnections()
 		return customer() == ""
 	})
+
 	if got := answer("http://" + b.addr + "/login"); !strings.HasPrefix(got, "200 ") {
 		t.Errorf("the panel beside them: %.60s", got)
 	}
+
 	for _, conn := range open {
 		_ = conn.Close()
 	}
+
 	testserver.Await(t, "their places are free again", func() bool { return customer() != "" })
 }
 
@@ -222,9 +232,11 @@ func (b *env) send(t *testing.T, c odd) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
 	if err := conn.SetDeadline(time.Now().Add(testserver.Timeout)); err != nil {
 		t.Fatal(err)
 	}
+
 	go func() { _, _ = io.WriteString(conn, c.bytes+"GET "+b.tracking+" HTTP/1.1\r\nHost: x\r\n\r\n") }()
 	r := bufio.NewReader(conn)
 	status, body, header := readOne(t, r)
@@ -237,12 +249,14 @@ func (b *env) send(t *testing.T, c odd) {
 	if header.Get("Set-Cookie") == "a=b" || strings.Contains(body, b.token) || strings.Contains(body, "goroutine ") {
 		t.Errorf("the answer shows too much: %v %.200s", header, body)
 	}
+
 	if c.closed {
 		if rest, _ := io.ReadAll(r); len(rest) > 0 {
 			t.Errorf("the connection went on: %.200s", rest)
 		}
 		return
 	}
+
 	if status, body, _ := readOne(t, r); status != http.StatusOK || steady(body) != b.page && steady(body) != b.look() {
 		t.Errorf("the customer behind it got %d %.200s", status, body)
 	}
@@ -258,5 +272,6 @@ func readOne(t *testing.T, r *bufio.Reader) (status int, body string, header htt
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return resp.StatusCode, string(raw), resp.Header
 }

@@ -61,6 +61,7 @@ func newRoot() *cobra.Command {
 			return c.Help()
 		},
 	}
+
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.Flags().Bool(checkFlag, false, "the same as reporting serve --check-config")
@@ -71,6 +72,7 @@ func newRoot() *cobra.Command {
 		newBackupCommand(), newRestoreCommand(), newEraseCommand(),
 		newUserCommand(), newTokenCommand(), newAdminKeyCommand(), newAuditCommand(), newMonthCommand(),
 	)
+
 	return root
 }
 
@@ -150,6 +152,7 @@ func withUncheckedStores(c *cobra.Command, redis, clickHouse bool, work func(ctx
 	if err != nil {
 		return err
 	}
+
 	s := stores{log: settings.Log.Logger(c.ErrOrStderr()), deliver: settings.Deliver, booksKeys: settings.ClickHouse.BooksKeys}
 	if clickHouse {
 		if s.archive, err = archive.Open(settings.ClickHouse); err != nil {
@@ -165,9 +168,11 @@ func withUncheckedStores(c *cobra.Command, redis, clickHouse bool, work func(ctx
 		}
 		defer func() { err = errors.Join(err, s.ledger.Close()) }()
 	}
+
 	if redis && clickHouse {
 		s.archive.UseHead(s.ledger.Books.Head)
 	}
+
 	return work(c.Context(), s)
 }
 
@@ -201,8 +206,10 @@ func accessCommand(use string, run func(c *cobra.Command, name string, roles aut
 		}
 		return run(c, args[0], roles)
 	})
+
 	c.Flags().StringVar(&text, "roles", "", "operator, finance, closer (with finance), or several with commas")
 	requireFlag(c, "roles")
+
 	return c
 }
 
@@ -216,7 +223,9 @@ func newUserCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		fmt.Fprintln(c.OutOrStdout(), user.Line())
+
 		return nil
 	})
 }
@@ -254,6 +263,7 @@ func askPassword(in io.Reader, prompt io.Writer, name string, isNew bool) (strin
 		}
 		return strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), nil
 	}
+
 	ask := func(question string) (string, error) {
 		fmt.Fprint(prompt, question)
 		typed, err := term.ReadPassword(int(file.Fd()))
@@ -263,13 +273,16 @@ func askPassword(in io.Reader, prompt io.Writer, name string, isNew bool) (strin
 		}
 		return string(typed), nil
 	}
+
 	first, err := ask("Password for " + name + ": ")
 	if err != nil || !isNew {
 		return first, err
 	}
+
 	second, err := ask("Once more: ")
 	if err == nil && first != second {
 		err = errors.New("the two passwords differ")
 	}
+
 	return first, err
 }

@@ -44,13 +44,16 @@ func settingsWith(t *testing.T, old, replacement string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !strings.Contains(string(content), old) {
 		t.Fatalf("configs/reporting.yaml has no %q", old)
 	}
+
 	path := filepath.Join(t.TempDir(), "reporting.yaml")
 	if err := os.WriteFile(path, []byte(strings.Replace(string(content), old, replacement, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -62,6 +65,7 @@ func settingsFor(t *testing.T, e *archiveenv.System, clickHouse string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	text := string(content)
 	for variable, value := range map[string]string{
 		"${ENVIRONMENT:-production}":               "sandbox",
@@ -75,10 +79,12 @@ func settingsFor(t *testing.T, e *archiveenv.System, clickHouse string) string {
 		}
 		text = strings.Replace(text, variable, value, 1)
 	}
+
 	path := filepath.Join(t.TempDir(), "reporting.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -125,6 +131,7 @@ func awaitAnswer(t *testing.T, url, want string) {
 
 func TestProgram_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		env  []string
 		args []string

@@ -40,15 +40,18 @@ func (s *panelSettings) address() string {
 	if s.URL != "" {
 		return strings.TrimSuffix(s.URL, "/")
 	}
+
 	host, port, err := net.SplitHostPort(s.Addr)
 	if err != nil {
 		return "http://" + s.Addr
 	}
+
 	ip := net.ParseIP(host)
 	isEveryAddress := host == "" || (ip != nil && ip.IsUnspecified())
 	if isEveryAddress {
 		host = "127.0.0.1"
 	}
+
 	return "http://" + net.JoinHostPort(host, port)
 }
 
@@ -58,10 +61,12 @@ func signIn(ctx context.Context, address, user, password string) (*panelClient, 
 		Timeout:       panelTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+
 	resp, err := c.postForm(ctx, "/login", url.Values{"user": {user}, "password": {password}})
 	if err != nil {
 		return nil, err
 	}
+
 	_ = resp.Body.Close()
 
 	switch resp.StatusCode {
@@ -73,13 +78,16 @@ func signIn(ctx context.Context, address, user, password string) (*panelClient, 
 	default:
 		return nil, fmt.Errorf("%s answered %s: is it the panel (panel.url in reporting.yaml)?", c.address, resp.Status)
 	}
+
 	c.cookies = resp.Cookies()
 
 	var books finance.BooksView
 	if err := c.get(ctx, finance.BooksPath, &books); err != nil {
 		return nil, err
 	}
+
 	c.csrf, c.held = books.CSRF, books.Held
+
 	return c, nil
 }
 
@@ -131,6 +139,7 @@ func (c *panelClient) send(r *http.Request) (*http.Response, error) {
 	for _, cookie := range c.cookies {
 		r.AddCookie(&http.Cookie{Name: cookie.Name, Value: cookie.Value})
 	}
+
 	resp, err := c.http.Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("the panel, which decides about months, does not answer (panel.url in reporting.yaml): %w", err)
@@ -146,11 +155,13 @@ func (c *panelClient) readAnswer(resp *http.Response, data any) error {
 	if err != nil {
 		return fmt.Errorf("the panel's answer: %w", err)
 	}
+
 	var answer struct {
 		Success bool            `json:"success"`
 		Message string          `json:"message"`
 		Data    json.RawMessage `json:"data"`
 	}
+
 	if err := json.Unmarshal(text, &answer); err != nil {
 		return fmt.Errorf("%s answered %s, and no JSON: is it the panel?", c.address, resp.Status)
 	}
@@ -160,6 +171,7 @@ func (c *panelClient) readAnswer(resp *http.Response, data any) error {
 	if err := json.Unmarshal(answer.Data, data); err != nil {
 		return fmt.Errorf("the panel's answer: %w", err)
 	}
+
 	return nil
 }
 
@@ -169,13 +181,16 @@ func answerError(message string, data json.RawMessage) error {
 		Fields    []delivery.FieldError `json:"fields"`
 		RequestID string                `json:"requestId"`
 	}
+
 	_ = json.Unmarshal(data, &details) // the message alone will do
 	for _, f := range details.Fields {
 		message += fmt.Sprintf(" (%s %s)", f.Field, f.Message)
 	}
+
 	if details.RequestID != "" {
 		message += " (request " + details.RequestID + ")"
 	}
+
 	return errors.New(message)
 }
 
@@ -186,10 +201,12 @@ func (c *panelClient) decide(ctx context.Context, d closing.Decision, progress f
 	for _, id := range d.Orders {
 		values.Add("order", id.String())
 	}
+
 	begun := &closing.Task{}
 	if err := c.post(ctx, finance.DecisionPath(d), values, begun); err != nil {
 		return nil, err
 	}
+
 	task, err := c.waitFor(ctx, begun, progress)
 	if err != nil {
 		return nil, err
@@ -201,6 +218,7 @@ func (c *panelClient) decide(ctx context.Context, d closing.Decision, progress f
 	case task.Failure != "":
 		return nil, errors.New(task.Failure + ": `reporting month status` shows whether it was done")
 	}
+
 	return task, nil
 }
 
@@ -214,9 +232,11 @@ func (c *panelClient) waitFor(ctx context.Context, task *closing.Task, progress 
 			step = task.Step
 			progress(step)
 		}
+
 		if time.Since(seenAt) > taskSilence {
 			return nil, errors.New("the panel's process has died: `reporting month status` shows whether it was done, and it can be sent again if not")
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("it goes on in the panel, and `reporting month status` shows how far it has got: %w", ctx.Err())
@@ -230,10 +250,13 @@ func (c *panelClient) waitFor(ctx context.Context, task *closing.Task, progress 
 		if next.ID != task.ID {
 			return nil, errors.New("another decision was begun since: `reporting month status` shows what became of this one")
 		}
+
 		if !next.Seen.Equal(task.Seen) {
 			seenAt = time.Now()
 		}
+
 		task = next
 	}
+
 	return task, nil
 }

@@ -26,6 +26,7 @@ func newMonthCommand() *cobra.Command {
 		newBooksDecisionCommand(closing.KindDispute), newBooksDecisionCommand(closing.KindSetAside),
 		newMonthVerifyCommand(), newMonthRecoverCommand(),
 	)
+
 	return c
 }
 
@@ -45,6 +46,7 @@ func (p *person) atPanel(c *cobra.Command, work func(ctx context.Context, panel 
 	if err := config.Load(c.Flag(configFlag).Value.String(), &settings); err != nil {
 		return err
 	}
+
 	password, err := askPassword(c.InOrStdin(), c.ErrOrStderr(), p.user, false)
 	if err != nil {
 		return err
@@ -53,7 +55,9 @@ func (p *person) atPanel(c *cobra.Command, work func(ctx context.Context, panel 
 	if err != nil {
 		return err
 	}
+
 	err = work(c.Context(), panel)
+
 	return errors.Join(err, panel.signOut(context.WithoutCancel(c.Context())))
 }
 
@@ -65,6 +69,7 @@ func newMonthDecisionCommand(kind string) *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		return p.atPanel(c, func(ctx context.Context, panel *panelClient) error {
 			d := closing.Decision{Kind: kind, Month: m, Note: p.note, Held: panel.held}
 			task, err := panel.decide(ctx, d, progressTo(c))
@@ -75,9 +80,11 @@ func newMonthDecisionCommand(kind string) *cobra.Command {
 			return nil
 		})
 	})
+
 	p.addFlags(c, "why")
 	requireFlag(c, "user")
 	addConfigFlag(c)
+
 	return c
 }
 
@@ -94,8 +101,10 @@ func newBooksDecisionCommand(kind string) *cobra.Command {
 			return nil
 		})
 	})
+
 	p.addFlags(c, "what is known of these rows")
 	requireFlag(c, "user")
+
 	return c
 }
 
@@ -109,11 +118,14 @@ func newMonthStatusCommand() *cobra.Command {
 				return err
 			}
 		}
+
 		return withBooks(c, func(ctx context.Context, b *closing.Books) error {
 			return writeStatus(ctx, c.OutOrStdout(), b, m)
 		})
 	})
+
 	addConfigFlag(c)
+
 	return c
 }
 
@@ -128,6 +140,7 @@ func writeStatus(ctx context.Context, w io.Writer, b *closing.Books, m closing.M
 	if err != nil {
 		return err
 	}
+
 	if m.IsZero() {
 		m = log.NextMonth(b.Now())
 	}
@@ -135,6 +148,7 @@ func writeStatus(ctx context.Context, w io.Writer, b *closing.Books, m closing.M
 	if err := writeLog(w, log); err != nil {
 		return err
 	}
+
 	writeTask(w, &task, b.Now())
 	fmt.Fprintf(w, "%s: %s\n", m.Name(), log.State(m))
 
@@ -142,10 +156,12 @@ func writeStatus(ctx context.Context, w io.Writer, b *closing.Books, m closing.M
 	if !mayBeChecked {
 		return nil
 	}
+
 	checks, err := b.Checklist(ctx, log, m)
 	if err != nil {
 		return err
 	}
+
 	return writeChecklist(w, checks)
 }
 
@@ -160,12 +176,15 @@ func writeLog(w io.Writer, log *closing.Log) error {
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%.12s\t%s\n", e.Sequence, e.At.In(delivery.Istanbul).Format(time.DateTime), month, e.Kind, e.By, e.Seal, e.Note)
 	}
+
 	if len(log.Entries) > 0 {
 		fmt.Fprintln(t)
 	}
+
 	for _, text := range log.Foreign.Named() {
 		fmt.Fprintln(t, "NOT OF THE LOG:", text)
 	}
+
 	return t.Flush()
 }
 
@@ -181,6 +200,7 @@ func writeChecklist(w io.Writer, checks []closing.Check) error {
 		}
 		fmt.Fprintf(t, "  %s%s\t%s\n", mark, check.Name, check.Detail)
 	}
+
 	return t.Flush()
 }
 
@@ -190,10 +210,12 @@ func writeTask(w io.Writer, task *closing.Task, now time.Time) {
 	if !isInProgress {
 		return
 	}
+
 	if task.IsInterrupted(now) {
 		fmt.Fprintf(w, "the process that carried out the %s of %s has died; if it is not in the list it was not done\n", task.Kind, task.By)
 		return
 	}
+
 	fmt.Fprintf(w, "in progress: the %s of %s since %s: %s\n", task.Kind, task.By, task.Began.In(delivery.Istanbul).Format(time.DateTime), task.Step)
 }
 
@@ -210,6 +232,7 @@ func newMonthCorrectCommand() *cobra.Command {
 			}
 			orders = append(orders, id)
 		}
+
 		if len(orders) == 0 {
 			return correctAutomatically(c, all)
 		}
@@ -219,13 +242,16 @@ func newMonthCorrectCommand() *cobra.Command {
 		if p.user == "" || p.note == "" {
 			return errors.New("--order needs --user and --note: who books it, and why")
 		}
+
 		return p.atPanel(c, func(ctx context.Context, panel *panelClient) error {
 			return correctOrders(ctx, c, panel, closing.Decision{Kind: closing.KindCorrection, Note: p.note, Orders: orders})
 		})
 	})
+
 	p.addFlags(c, "with --order, why")
 	c.Flags().StringArrayVar(&named, "order", nil, "an order (id) that is listed as not booked; may be repeated")
 	c.Flags().BoolVar(&all, "all", false, "compare every closed month as a whole, not only what was stored since the last night")
+
 	return c
 }
 
@@ -235,6 +261,7 @@ func correctOrders(ctx context.Context, c *cobra.Command, panel *panelClient, d 
 	if err != nil {
 		return err
 	}
+
 	for _, line := range task.Lines {
 		fmt.Fprintln(c.OutOrStdout(), line)
 	}
@@ -249,16 +276,20 @@ func correctAutomatically(c *cobra.Command, all bool) error {
 		if all {
 			correct = func(ctx context.Context) (closing.Outcome, error) { return b.Correct(ctx, progressTo(c)) }
 		}
+
 		result, err := correct(ctx)
 		for i := range result.Booked {
 			fmt.Fprintln(c.OutOrStdout(), "booked:", result.Booked[i].String())
 		}
+
 		for i := range result.Waiting {
 			fmt.Fprintln(c.OutOrStdout(), "not booked:", result.Waiting[i].String())
 		}
+
 		if err != nil {
 			return err
 		}
+
 		return reportLeft(c.OutOrStdout(), len(result.Booked), len(result.Waiting))
 	})
 }
@@ -307,7 +338,9 @@ func newMonthVerifyCommand() *cobra.Command {
 			if len(v.Findings) > 0 {
 				return errors.Join(errors.New(v.String()), unasked)
 			}
+
 			fmt.Fprintln(c.OutOrStdout(), v)
+
 			return unasked
 		})
 	})
@@ -331,20 +364,25 @@ func newMonthRecoverCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
+
 			from.Manifests = append(from.Manifests, found...)
 		}
+
 		return withBooks(c, func(ctx context.Context, b *closing.Books) error {
 			recovered, err := b.Recover(ctx, from, progressTo(c))
 			for _, e := range recovered {
 				fmt.Fprintf(c.OutOrStdout(), "recovered: entry %d, %s of %s\n", e.Sequence, e.Kind, e.Month)
 			}
+
 			if err == nil && len(recovered) == 0 {
 				fmt.Fprintln(c.OutOrStdout(), "nothing is missing")
 			}
 			return err
 		})
 	})
+
 	c.Flags().BoolVar(&from.TakeNewer, "newer", false, "take entries that are in neither database, because both were restored to an older state: the files must be those at the target")
 	addConfigFlag(c)
+
 	return c
 }

@@ -25,6 +25,7 @@ func newMonthEnv(t *testing.T) *monthEnv {
 	for _, user := range panelenv.People().Users {
 		lines = append(lines, user.Line())
 	}
+
 	panelAddr, opsAddr := freeAddr(t), freeAddr(t)
 	e.variables = append(variables(e.System), "PANEL_ADDR="+panelAddr, "REPORTING_OPS_ADDR="+opsAddr)
 
@@ -32,6 +33,7 @@ func newMonthEnv(t *testing.T) *monthEnv {
 	testenv.Must(t, panel.Start())
 	awaitAnswer(t, "http://"+opsAddr+"/readyz", "200")
 	e.KeepConsuming(ledger.RoleExport) // however long a decision takes, the exporter is not behind
+
 	return e
 }
 
@@ -54,6 +56,7 @@ func (e *monthEnv) month(password, says string, works bool, args ...string) {
 // nobody a second person.
 func TestMonth_ThePanelDecidesWhoMayDecide(t *testing.T) {
 	t.Parallel()
+
 	e := newMonthEnv(t)
 	own := panelenv.People().Users[0].Line()
 	forged := "mallory" + own[strings.Index(own, ":"):]
@@ -96,6 +99,7 @@ func TestMonth_NeedsTheKeysOfTheBooks(t *testing.T) {
 // What a person decides with the command is in the audit trail, as from the panel.
 func TestMonth_DecisionsAreAudited(t *testing.T) {
 	t.Parallel()
+
 	e := newMonthEnv(t)
 	order := "018f0000-0000-8000-8000-000000000000"
 	e.month(panelenv.Password, "a note is needed", false, "hold", "2026-10", "--user", "cem")
@@ -115,13 +119,16 @@ func TestMonth_DecisionsAreAudited(t *testing.T) {
 			}
 			latest[one.Audit.ID] = one.Audit
 		}
+
 		return nil
 	}))
+
 	got := ""
 	for _, id := range ids {
 		a := latest[id]
 		got += strings.Join([]string{a.Actor, a.Credential, a.Action, a.New, a.Outcome}, "|") + "\n"
 	}
+
 	want := `cem|session|month held|{"month":"2026-10"}|REFUSED
 cem|session|month held|{"month":"2026-10","note":"seen"}|
 defne|session|month closed|{"month":"2026-10"}|

@@ -55,10 +55,12 @@ func (s *panelSettings) Validate() error {
 			faults = append(faults, fmt.Errorf("panel.%s%w", key, err))
 		}
 	}
+
 	note("addr: ", config.CheckAddr(s.Addr))
 	if s.TrackingAddr != "" {
 		note("tracking_addr: ", config.CheckAddr(s.TrackingAddr))
 	}
+
 	if s.URL != "" {
 		u, err := url.Parse(s.URL)
 		isAddress := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
@@ -66,6 +68,7 @@ func (s *panelSettings) Validate() error {
 			note("url: ", errors.New("want https://host, or nothing"))
 		}
 	}
+
 	for _, number := range []struct {
 		key       string
 		is, least int
@@ -74,15 +77,18 @@ func (s *panelSettings) Validate() error {
 			note(number.key, fmt.Errorf("want %d or more", number.least))
 		}
 	}
+
 	_, err := service.ParseNetworks(s.ProxyProtocolFrom)
 	note("proxy_protocol_from: ", err)
 	for _, err := range []error{s.Access.Validate(), s.Admin.Validate(), s.Download.Validate()} {
 		note("", err)
 	}
+
 	if len(faults) == 0 { // the gateway of Admin is one of them
 		_, err := s.programs()
 		note("programs: ", err)
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -106,8 +112,10 @@ func (s *panelSettings) programs() ([]dashboard.Program, error) {
 			}
 			host = net.JoinHostPort(u.Hostname(), port)
 		}
+
 		programs = append(programs, dashboard.Program{Name: name, Ask: func(ctx context.Context) error { return service.Ask(ctx, host, secure) }})
 	}
+
 	return programs, nil
 }
 
@@ -141,12 +149,15 @@ func (s *panelSettings) mistakes() error {
 		service.TooWide("panel.access.trusted_proxies", s.Access.TrustedProxies),
 		service.TooWide("panel.proxy_protocol_from", s.ProxyProtocolFrom),
 	}
+
 	if errors.Join(faults...) == nil {
 		faults = append(faults, s.listenerMistakes(s.Addr, slices.Concat(s.ProxyProtocolFrom, s.Access.TrustedProxies)))
 	}
+
 	if s.TrackingAddr != "" {
 		faults = append(faults, s.listenerMistakes(s.TrackingAddr, s.ProxyProtocolFrom))
 	}
+
 	return errors.Join(faults...)
 }
 
@@ -170,6 +181,7 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 	for _, target := range s.Deliver.Targets {
 		p.targets = append(p.targets, target.Name)
 	}
+
 	p.unopened.Store(1)
 	var err error
 	if s.has(rolePanel) {
@@ -182,14 +194,17 @@ func newPanel(s *settings, log *slog.Logger, reg prometheus.Registerer) (*panel,
 			return nil, err
 		}
 	}
+
 	ring, err := config.Keys("TRACKING_KEYS")
 	if err != nil {
 		return nil, err
 	}
+
 	p.tracking = delivery.TrackingKeys(ring)
 	if err := p.tracking.Check(); err != nil {
 		return nil, fmt.Errorf("TRACKING_KEYS: %w", err)
 	}
+
 	return p, nil
 }
 
@@ -199,6 +214,7 @@ func adminClient(s admin.Settings) (*admin.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if keys := config.SplitList(key); len(keys) > 0 {
 		key = keys[0] // several while it is rotated; the gateway takes each
 	}
@@ -216,6 +232,7 @@ func (p *panel) listener(l *ledger.Ledger, history *histories, customers http.Ha
 	if err != nil {
 		return listener{}, err
 	}
+
 	shared := layout.New(gate, l, p.environment, p.log)
 	mux := http.NewServeMux()
 	shared.Routes(mux)
@@ -237,6 +254,7 @@ func (p *panel) listener(l *ledger.Ledger, history *histories, customers http.Ha
 	mux.Handle("/reports/", p.once(isComplete, downloads.Handler(gate)))
 
 	mux.Handle("/track/", customers) // operators follow links from here
+
 	return listener{"panel", p.settings.Addr, mux}, nil
 }
 
@@ -274,19 +292,23 @@ func bounded(next http.Handler) http.Handler {
 			// such a body may be taken for a request (RFC 9112, section 6.1).
 			w.Header().Set("Connection", "close")
 		}
+
 		if r.ContentLength != 0 {
 			r.Body = http.MaxBytesReader(w, r.Body, panelBodyBytes)
 			if control.SetReadDeadline(now.Add(panelBodyTimeout)) != nil {
 				panic(http.ErrAbortHandler) // the connection is gone
 			}
 		}
+
 		until := now.Add(panelAnswerTimeout)
 		if strings.HasPrefix(r.URL.Path, "/reports/") {
 			until = time.Time{}
 		}
+
 		if control.SetWriteDeadline(until) != nil {
 			panic(http.ErrAbortHandler)
 		}
+
 		next.ServeHTTP(w, r)
 	})
 }
@@ -317,6 +339,7 @@ func (p *panel) listen(ctx context.Context, l listener) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.name, err)
 	}
+
 	p.unopened.Add(-1)
 	trusted, _ := service.ParseNetworks(p.settings.ProxyProtocolFrom) // Validate has read both
 	forwarding, _ := service.ParseNetworks(p.settings.Access.TrustedProxies)
@@ -331,10 +354,12 @@ func (p *panel) listen(ctx context.Context, l listener) error {
 		return fmt.Errorf("%s on %s: %w", l.name, l.addr, err)
 	case <-ctx.Done():
 	}
+
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), panelGrace)
 	defer cancel()
 	if server.Shutdown(last) != nil {
 		p.log.Warn("downloads were cut off at the end", "close", server.Close())
 	}
+
 	return nil
 }

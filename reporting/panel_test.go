@@ -28,12 +28,14 @@ func (p pipes) Accept() (net.Conn, error) {
 // that never looks at it, and so is one that sends more than any form has.
 func TestBounded_LetsGoOfBodiesThatDoNotCome(t *testing.T) {
 	t.Parallel()
+
 	unread := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "seen") }
 	read := func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			http.Error(w, "the body is too long or did not come", http.StatusRequestEntityTooLarge)
 		}
 	}
+
 	const head = "POST /accounts HTTP/1.1\r\nHost: panel\r\nContent-Length: "
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
@@ -56,6 +58,7 @@ func TestBounded_LetsGoOfBodiesThatDoNotCome(t *testing.T) {
 				if err != nil || !strings.HasPrefix(string(got), c.want) {
 					t.Errorf("got %.100q, %v", got, err)
 				}
+
 				close(listener)
 				_ = server.Close()
 				_ = client.Close()
@@ -68,6 +71,7 @@ func TestBounded_LetsGoOfBodiesThatDoNotCome(t *testing.T) {
 // an end is served.
 func TestInFlight_RefusesWhatIsTooMuch(t *testing.T) {
 	t.Parallel()
+
 	p := &panel{settings: panelSettings{MaxInFlight: 2}, log: slog.New(slog.DiscardHandler)}
 	begun, end := make(chan struct{}), make(chan struct{})
 	h := p.inFlight(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { begun <- struct{}{}; <-end }))
@@ -76,14 +80,17 @@ func TestInFlight_RefusesWhatIsTooMuch(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 		return w
 	}
+
 	var all sync.WaitGroup
 	for range 2 {
 		all.Go(func() { ask() })
 		<-begun
 	}
+
 	if w := ask(); w.Code != 503 || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), "SERVICE_UNAVAILABLE") {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
+
 	end <- struct{}{}
 	end <- struct{}{}
 	all.Wait()

@@ -47,6 +47,7 @@ func withHistory(c *cobra.Command, work func(ctx context.Context, a *archive.Arc
 		}
 		return work(ctx, a)
 	}
+
 	if err != nil {
 		return err
 	}
@@ -56,6 +57,7 @@ func withHistory(c *cobra.Command, work func(ctx context.Context, a *archive.Arc
 	if err := checkHistory(ctx, l, a); err != nil {
 		return err
 	}
+
 	return work(ctx, a)
 }
 
@@ -74,12 +76,14 @@ func newReportCommand() *cobra.Command {
 		if len(args) == 0 {
 			return listReports(c.OutOrStdout())
 		}
+
 		r, found := reports.Find(args[0])
 		if !found {
 			return fmt.Errorf("there is no report %q; there are %s", args[0], strings.Join(reports.Names(), ", "))
 		}
 		return o.run(c, r)
 	})
+
 	f := c.Flags()
 	f.StringVar(&o.values.From, "from", "", "first day, 2026-11-01 (default: the first of the month of --to)")
 	f.StringVar(&o.values.To, "to", "", "last day, 2026-11-30 (default: today)")
@@ -91,6 +95,7 @@ func newReportCommand() *cobra.Command {
 	f.StringVar(&o.format, "format", "", "table, csv, csv-comma, csv-plain, xlsx or json (default: by the file's extension; table on a terminal, else csv)")
 	f.StringVarP(&o.output, "output", "o", "", "the file to write (default: standard output)")
 	addConfigFlag(c)
+
 	return c
 }
 
@@ -104,6 +109,7 @@ func listReports(w io.Writer) error {
 		}
 		fmt.Fprintf(t, "\t\n")
 	}
+
 	return t.Flush()
 }
 
@@ -116,6 +122,7 @@ func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 	if err != nil {
 		return err
 	}
+
 	err = withHistory(c, func(ctx context.Context, a *archive.Archive) error {
 		progress, done := showProgress(c.ErrOrStderr(), r.Name, o.output == "" && terminal(c.OutOrStdout()))
 		write := func(w io.Writer) error {
@@ -126,6 +133,7 @@ func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 		if o.output == "" {
 			return write(c.OutOrStdout())
 		}
+
 		return writeFile(o.output, write)
 	})
 
@@ -139,6 +147,7 @@ func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 	case errors.Is(err, delivery.ErrUnavailable):
 		return fmt.Errorf("%w\nIs ClickHouse there? clickhouse.url ($CLICKHOUSE_URL) says where; `go run ./internal/devclickhouse` starts the embedded one", err)
 	}
+
 	return explainFlags(err)
 }
 
@@ -148,6 +157,7 @@ func explainFlags(err error) error {
 	if !errors.As(err, &wrong) {
 		return err
 	}
+
 	err = nil
 	for _, w := range wrong {
 		err = errors.Join(err, fmt.Errorf("--%s: %s", strings.ReplaceAll(w.Field, "_", "-"), w.Message))
@@ -170,6 +180,7 @@ func (o *reportOptions) chooseFormat(stdout io.Writer) (*reports.Format, error) 
 	case shown:
 		return reports.Table, nil
 	}
+
 	return reports.CSV, nil
 }
 
@@ -179,31 +190,39 @@ func writeFile(name string, write func(io.Writer) error) error {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target
 	}
+
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		if info.IsDir() {
 			return fmt.Errorf("%s is a folder", name)
 		}
+
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
+
 		return write(f)
 	}
+
 	f, err := os.OpenFile(fmt.Sprintf("%s.partial-%d", name, os.Getpid()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
+
 	err = write(f)
 	if err == nil {
 		err = f.Sync()
 	}
+
 	if err = cmp.Or(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), name)
 	}
+
 	if err != nil {
 		_ = os.Remove(f.Name()) // the error that is returned is the one that matters
 	}
+
 	return err
 }
 
@@ -213,6 +232,7 @@ func showProgress(stderr io.Writer, name string, busy bool) (progress reports.Pr
 	if busy || !terminal(stderr) {
 		return nil, func() {}
 	}
+
 	bar := progressbar.NewOptions64(-1,
 		progressbar.OptionSetDescription(name),
 		progressbar.OptionSetWriter(stderr),
@@ -224,6 +244,7 @@ func showProgress(stderr io.Writer, name string, busy bool) (progress reports.Pr
 		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionClearOnFinish(),
 	)
+
 	return func(rows int64) { _ = bar.Set64(rows) }, func() { _ = bar.Finish() }
 }
 
@@ -248,26 +269,32 @@ func newAuditCommand() *cobra.Command {
 		for name := range auditFlags {
 			s.Set(name, c.Flag(name).Value.String())
 		}
+
 		if wrong := reports.ParamErrors(archive.AuditSearch(s, time.Now())); len(wrong) > 0 {
 			return explainFlags(wrong)
 		}
+
 		return withHistory(c, func(ctx context.Context, a *archive.Archive) error {
 			found, err := a.AuditEntries(ctx, s, int(limit))
 			if err != nil {
 				return err
 			}
+
 			if len(found) == int(limit) {
 				fmt.Fprintf(c.ErrOrStderr(), "only the newest %d are shown; narrow the search, or give a higher --limit\n", limit)
 			}
 			return writeAudit(c.OutOrStdout(), found)
 		})
 	})
+
 	f := c.Flags()
 	for name, usage := range auditFlags {
 		f.String(name, "", usage)
 	}
+
 	f.Uint32Var(&limit, "limit", 1000, "how many entries at most, the newest")
 	addConfigFlag(c)
+
 	return c
 }
 

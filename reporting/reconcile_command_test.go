@@ -10,6 +10,7 @@ import (
 // What is compared when days are named, and when they are not: the last 8, today included.
 func TestReadScope_NamesWholeDays(t *testing.T) {
 	t.Parallel()
+
 	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	const account = "0190163d-8694-4dbd-8e88-000000000001"
 	for _, c := range []struct {
@@ -34,6 +35,7 @@ func TestReadScope_NamesWholeDays(t *testing.T) {
 		if (err == nil) != c.isFine {
 			t.Errorf("%s: %v", c.what, err)
 		}
+
 		if !c.isFine {
 			continue
 		}

@@ -38,12 +38,14 @@ func runReport(t *testing.T, args ...string) (out, said string, err error) {
 // Whoever writes SQL learns where each report's figures stand.
 func TestReport_ListNamesFinancesViews(t *testing.T) {
 	t.Parallel()
+
 	out, _, err := runReport(t)
 	for _, want := range []string{"in the database delivery_finance: booked_orders, live_orders\n", ": booked_days\n", ": booked_exceptions, live_exceptions\n"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("%v, no %q in\n%s", err, want, out)
 		}
 	}
+
 	if strings.Contains(out, "from=") {
 		t.Errorf("it names views of the programs:\n%s", out)
 	}
@@ -51,6 +53,7 @@ func TestReport_ListNamesFinancesViews(t *testing.T) {
 
 func TestReport_WritesEveryFormat(t *testing.T) {
 	t.Parallel()
+
 	_, flags := archiveWith(t, 20)
 	dir := t.TempDir()
 	november := append(flags, "order-ledger", "--from", "2026-11-01", "--to", "2026-11-30")
@@ -66,15 +69,18 @@ func TestReport_WritesEveryFormat(t *testing.T) {
 		if err != nil || said != "" || !strings.HasPrefix(out, c.begins) || !strings.Contains(out, c.holds) {
 			t.Errorf("%s: %v, said %q, wrote %.300q", format, err, said, out)
 		}
+
 		name := filepath.Join(dir, format)
 		if _, _, err := runReport(t, append(args, "-o", name)...); err != nil {
 			t.Errorf("%s: %v", format, err)
 		}
+
 		file, err := os.ReadFile(name)
 		if err != nil || !bytes.HasPrefix(file, []byte(c.begins)) || format != "xlsx" && format != "table" && string(file) != out {
 			t.Errorf("%s: the file is another: %v, %d bytes, %d to standard output", format, err, len(file), len(out))
 		}
 	}
+
 	for extension, begins := range map[string]string{".csv": "\ufeff", ".XLSX": "PK", ".json": "{", ".txt": "Order ledger"} {
 		name := filepath.Join(dir, "november"+extension)
 		_, _, err := runReport(t, append([]string{"-o", name}, november...)...)
@@ -83,6 +89,7 @@ func TestReport_WritesEveryFormat(t *testing.T) {
 			t.Errorf("%s: %v, %v, %.20q", extension, err, readErr, file)
 		}
 	}
+
 	if out, _, err := runReport(t, append([]string{"--store", "nowhere"}, november...)...); err != nil || strings.Count(out, "\n") != 1 {
 		t.Errorf("of no store: %v, %q", err, out)
 	}
@@ -93,6 +100,7 @@ func TestReport_WritesEveryFormat(t *testing.T) {
 
 func TestReport_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
+
 	e, flags := archiveWith(t, 1)
 	at := strings.Join(flags, " ")
 	dir := t.TempDir()
@@ -129,12 +137,14 @@ func TestReport_SaysWhatIsWrong(t *testing.T) {
 // A report that is cut off, by a person or by ClickHouse, leaves its file as it was.
 func TestReport_CutOffLeavesTheFileAsItWas(t *testing.T) {
 	t.Parallel()
+
 	e := archiveenv.New(t)
 	p := e.NewProxy("")
 	name := filepath.Join(t.TempDir(), "ledger.csv")
 	if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	args := []string{"report", "order-ledger", "--from", "2026-11-01", "--to", "2026-12-31", "-o", name, "--config", settingsFor(t, e, p.URL)}
 	for want, person := range map[string]bool{"interrupted, " + name + " was not written": true, "Is ClickHouse there?": false} {
 		cmd := program(t, nil, args...)
@@ -145,6 +155,7 @@ func TestReport_CutOffLeavesTheFileAsItWas(t *testing.T) {
 			if !isReport {
 				return
 			}
+
 			files, _ := filepath.Glob(name + ".partial-*")
 			partial <- len(files)
 			if person {
@@ -152,13 +163,16 @@ func TestReport_CutOffLeavesTheFileAsItWas(t *testing.T) {
 				_ = cmd.Process.Signal(syscall.SIGINT)
 				<-r.Context().Done()
 			}
+
 			panic(http.ErrAbortHandler)
 		})
+
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
+
 		close(started)
 		if err := cmd.Wait(); err == nil || !strings.Contains(out.String(), want) {
 			t.Errorf("%v, said %q, want %q", err, &out, want)
@@ -166,6 +180,7 @@ func TestReport_CutOffLeavesTheFileAsItWas(t *testing.T) {
 		if n := <-partial; n != 1 {
 			t.Errorf("%d files were begun", n)
 		}
+
 		got, err := os.ReadFile(name)
 		if files, _ := os.ReadDir(filepath.Dir(name)); err != nil || string(got) != "old" || len(files) != 1 {
 			t.Errorf("%v, %.40q, beside it %v", err, got, files)
@@ -176,6 +191,7 @@ func TestReport_CutOffLeavesTheFileAsItWas(t *testing.T) {
 // Commands that only read refuse another ledger's database, as the others do.
 func TestReadCommands_RefuseAnotherLedgersDatabase(t *testing.T) {
 	t.Parallel()
+
 	e, other := archiveenv.New(t), &archiveenv.System{Env: testenv.New(t)}
 	other.Database = e.Database
 	flags := []string{"--config", settingsFor(t, other, e.ClickHouse.URL)}
@@ -194,6 +210,7 @@ func TestReadCommands_RefuseAnotherLedgersDatabase(t *testing.T) {
 // environment's database.
 func TestReadCommands_SayWhatIsNotCheckedWithoutRedis(t *testing.T) {
 	t.Parallel()
+
 	e := archiveenv.New(t)
 	variables := append(variables(e), "REDIS_URL=redis://127.0.0.1:9")
 	for _, args := range [][]string{{"report", "order-ledger"}, {"audit"}} {
@@ -217,6 +234,7 @@ func TestReadCommands_SayWhatIsNotCheckedWithoutRedis(t *testing.T) {
 // rows do not belong to it. What is known now needs no books.
 func TestReport_RefusesBooksThatWereTamperedWith(t *testing.T) {
 	t.Parallel()
+
 	e, shortened := archiveenv.New(t), archiveenv.New(t)
 	e.ClickHouse.Exec(t, "INSERT INTO "+e.Database+".journal (text, key_id, signature) VALUES ('nonsense', 'b1', 'x')")
 	keys := journal.NewKeys("sandbox", "b1", map[string][]byte{"b1": []byte(strings.Repeat("b", 32))}) // those of secrets
@@ -240,11 +258,13 @@ func TestReport_RefusesBooksThatWereTamperedWith(t *testing.T) {
 
 func TestWriteFile_FollowsLinksAndWritesToDevices(t *testing.T) {
 	t.Parallel()
+
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target.csv"), filepath.Join(dir, "link.csv")
 	if err := errors.Join(os.WriteFile(target, []byte("old"), 0o600), os.Symlink(target, link)); err != nil {
 		t.Fatal(err)
 	}
+
 	write := func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }
 	if err := errors.Join(writeFile(link, write), writeFile(os.DevNull, write)); err != nil {
 		t.Fatal(err)

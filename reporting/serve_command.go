@@ -61,7 +61,9 @@ func serve(c *cobra.Command, roles []string) error {
 		Mistakes: s.mistakes,
 		Run:      s.run,
 	}
+
 	command := service.Command{Config: c.Flag(configFlag).Value.String(), Check: flagSet(c, checkFlag), Health: flagSet(c, healthFlag)}
+
 	return program.Start(c.Context(), command, c.OutOrStdout(), c.ErrOrStderr())
 }
 
@@ -73,6 +75,7 @@ func (s *settings) checkSecrets() ([]string, error) {
 	if needsBooks {
 		_, books = config.Keys(booksVariable)
 	}
+
 	if len(s.Roles) > 0 && !s.has(rolePanel) {
 		names, wrong := []string{booksVariable}, books
 		if s.has(roleTracking) {
@@ -81,9 +84,11 @@ func (s *settings) checkSecrets() ([]string, error) {
 		}
 		return names, wrong
 	}
+
 	_, people := auth.FromEnvironment()
 	_, key := config.Secret("ADMIN_KEY")
 	_, tracking := config.Keys("TRACKING_KEYS")
+
 	return []string{auth.UsersVariable, auth.TokensVariable, "ADMIN_KEY", "TRACKING_KEYS", booksVariable}, errors.Join(people, key, tracking, books)
 }
 
@@ -96,11 +101,14 @@ func (s *settings) readBooksKeys() error {
 	if !config.IsSet(booksVariable) {
 		return nil
 	}
+
 	ring, err := config.Keys(booksVariable)
 	if err != nil {
 		return err
 	}
+
 	s.ClickHouse.BooksKeys = journal.NewKeys(s.Environment, ring.Current, ring.Keys)
+
 	return nil
 }
 
@@ -112,13 +120,16 @@ func (s *settings) check() error {
 		_, err := s.Deliver.Open()
 		wrong = errors.Join(wrong, err)
 	}
+
 	if _, missing := s.checkSecrets(); missing != nil || !s.servesCustomers() {
 		return wrong
 	}
+
 	_, err := newPanel(s, nil, prometheus.NewRegistry())
 	if err != nil {
 		err = fmt.Errorf("panel: %w", err)
 	}
+
 	return errors.Join(wrong, err)
 }
 
@@ -127,6 +138,7 @@ func (s *settings) mistakes() (ofSettings, ofSecrets error) {
 	if s.Environment != delivery.Production {
 		return nil, nil
 	}
+
 	ofSettings = errors.Join(config.PasswordMistake("redis.url", s.Redis.URL), config.PasswordMistake("clickhouse.url", s.ClickHouse.URL),
 		config.PasswordMistake("clickhouse.read_url", s.ClickHouse.ReadURL))
 
@@ -137,12 +149,15 @@ func (s *settings) mistakes() (ofSettings, ofSecrets error) {
 			rings = append(rings, config.NamedKeyring{Name: name, Keyring: ring})
 		}
 	}
+
 	if s.has(rolePanel) || s.has(roleReconcile) {
 		addRing(booksVariable)
 	}
+
 	if s.servesCustomers() {
 		addRing("TRACKING_KEYS")
 	}
+
 	if !s.has(rolePanel) {
 		if s.has(roleTracking) {
 			ofSettings = errors.Join(ofSettings, s.Panel.trackingMistakes())
@@ -154,6 +169,7 @@ func (s *settings) mistakes() (ofSettings, ofSecrets error) {
 	if key, err := config.Secret("ADMIN_KEY"); err == nil {
 		ofSecrets = errors.Join(ofSecrets, config.BearerMistakes("ADMIN_KEY", key, rings...))
 	}
+
 	return errors.Join(ofSettings, s.Panel.mistakes()), ofSecrets
 }
 
@@ -176,6 +192,7 @@ func (s *settings) run(ctx context.Context, log *slog.Logger) error {
 	if err := s.readBooksKeys(); err != nil {
 		return err
 	}
+
 	p := &server{Process: process, settings: *s}
 	if s.servesCustomers() {
 		if p.panel, err = newPanel(s, log, p.Registry); err != nil {
@@ -194,6 +211,7 @@ func (s *settings) run(ctx context.Context, log *slog.Logger) error {
 			}
 		}()
 	}
+
 	return p.Run(ctx, s.Ops, s.Redis.Ledger(s.Environment, log), p.ready, p.work)
 }
 
@@ -227,9 +245,11 @@ func (p *server) ready(ctx context.Context) error {
 		}
 		return waitingForHistory(cause)
 	}
+
 	if err := p.Ready(ctx); err != nil || !history {
 		return err
 	}
+
 	return a.Ping(ctx)
 }
 
@@ -250,14 +270,17 @@ func (p *server) work(ctx context.Context, l *ledger.Ledger) error {
 			group.Go(func() error { return p.panel.listen(ctx, one) })
 		}
 	}
+
 	if p.settings.has(rolePanel) {
 		group.Go(func() error { p.panel.overview.Probe(ctx); return nil })
 		group.Go(func() error { p.panel.payments.Run(ctx); return nil })
 	}
+
 	group.Go(func() error { service.WatchClock(ctx, p.Log, l); return nil })
 	if p.history != nil {
 		group.Go(func() error { return p.keepHistory(ctx, l) })
 	}
+
 	return group.Wait()
 }
 
@@ -275,12 +298,15 @@ func (p *server) listeners(l *ledger.Ledger) (all []listener, err error) {
 		}
 		all = append(all, one)
 	}
+
 	if p.settings.Panel.TrackingAddr != "" {
 		alone := http.NewServeMux()
 		alone.Handle("/track/", customers.Handler())
 		all = append(all, listener{"tracking", p.settings.Panel.TrackingAddr, alone})
 	}
+
 	p.panel.unopened.Store(int32(len(all)))
+
 	return all, nil
 }
 
@@ -307,17 +333,20 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger) error {
 			return nil
 		})
 	}
+
 	if p.settings.has(roleExport) {
 		exporter := export.New(l, a, p.settings.Export, consumer, p.Log, p.Registry)
 		exporter.Tracer = p.Tracer
 		group.Go(func() error { return exporter.Run(ctx) })
 		group.Go(func() error { p.keepAudit(ctx, a); return nil })
 	}
+
 	if p.settings.has(roleReconcile) {
 		targets, err := p.settings.Deliver.Open()
 		if err != nil {
 			return err
 		}
+
 		daily, books := reconcile.NewDaily(l, a, p.settings.Reconcile, p.Log, p.Registry), closing.New(l, a, p.settings.ClickHouse.BooksKeys, p.Log)
 		daily.Then = closing.NewNightly(books, targets, p.Registry)
 		group.Go(func() error { books.Watch(ctx, p.Registry); return nil })
@@ -326,14 +355,17 @@ func (p *server) keepHistory(ctx context.Context, l *ledger.Ledger) error {
 		if err != nil {
 			return err
 		}
+
 		deliverer := closing.NewDeliverer(books, closing.DelivererSettings{
 			Targets:  targets,
 			Daily:    p.settings.Deliver.Daily,
 			Announce: announce,
 			Registry: p.Registry,
 		})
+
 		group.Go(func() error { deliverer.Run(ctx); return nil })
 	}
+
 	return group.Wait()
 }
 
@@ -353,6 +385,7 @@ func (p *server) openForWriting(ctx context.Context, l *ledger.Ledger) error {
 	for _, name := range applied {
 		p.Log.Info("schema brought up to date", "file", name)
 	}
+
 	readsAsAnother := p.history.read != p.history.write
 	if err != nil || readsAsAnother {
 		return err
@@ -360,6 +393,7 @@ func (p *server) openForWriting(ctx context.Context, l *ledger.Ledger) error {
 
 	// People can use all of it now, before this process says that it is ready.
 	p.complete.Store(true)
+
 	return p.history.checkOwners(ctx, l)
 }
 
@@ -391,10 +425,12 @@ func (s *settings) announcer() (func(context.Context, *delivery.AvailableReport)
 	if !config.IsSet("ADMIN_KEY") {
 		return func(context.Context, *delivery.AvailableReport) error { return nil }, nil
 	}
+
 	client, err := adminClient(s.Panel.Admin)
 	if err != nil {
 		return nil, err
 	}
+
 	return func(ctx context.Context, r *delivery.AvailableReport) error {
 		return client.ReportAvailable(ctx, closing.Automatic, r)
 	}, nil
@@ -447,8 +483,10 @@ func (s *settings) narrow(roles []string) error {
 		}
 		s.Roles = roles
 	}
+
 	if s.has(roleTracking) && s.Panel.TrackingAddr == "" {
 		return errors.New("panel.tracking_addr: the role tracking needs it (TRACKING_ADDR)")
 	}
+
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 // is there it works, and SIGTERM ends it in order.
 func TestServe_WaitsForBothSidesAndStopsInOrder(t *testing.T) {
 	t.Parallel()
+
 	engine := testserver.DedicatedClickHouse(t)
 	redis := testserver.DedicatedRedis(t, stack.RedisOptions{})
 	s := archiveenv.NewOn(testenv.NewOn(t, redis), engine)
@@ -31,10 +32,12 @@ func TestServe_WaitsForBothSidesAndStopsInOrder(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitAnswer(t, "http://"+ops+"/readyz", "503 waiting for Redis")
 	if err := redis.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitAnswer(t, "http://"+ops+"/readyz", "503 waiting for ClickHouse")
 	engine.Start(t)
 	awaitAnswer(t, "http://"+ops+"/readyz", "200 ready")

@@ -14,6 +14,7 @@ import (
 
 func TestSettings_NameTheWrongKey(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct{ old, replacement, want string }{
 		{"batch: 1000", "batch: 0", "export.batch"},
 		{"interval: 1s", "interval: 1ms", "export.interval"},
@@ -45,10 +46,12 @@ func TestSettings_NameTheWrongKey(t *testing.T) {
 
 func TestCommands_SayWhatTheyDid(t *testing.T) {
 	t.Parallel()
+
 	s := archiveenv.New(t)
 	for range 3 {
 		s.Delivered(time.Now())
 	}
+
 	config := []string{"--config", settingsFile(t)}
 	today := time.Now().Format(time.DateOnly)
 	for _, c := range []struct {
@@ -72,6 +75,7 @@ func TestCommands_SayWhatTheyDid(t *testing.T) {
 		if !strings.Contains(strings.Join(args, " "), "--config") {
 			args = append(args, config...)
 		}
+
 		out, err := program(t, variables(s), args...).CombinedOutput()
 		var exit *exec.ExitError
 		if errors.As(err, &exit) != c.fail || !strings.Contains(string(out), c.want) {
@@ -90,6 +94,7 @@ func TestSettings_RefuseAFileWithoutOneOfItsKeys(t *testing.T) {
 
 func TestSettings_RefuseATargetWithoutOneOfItsKeys(t *testing.T) {
 	t.Parallel()
+
 	for targets, want := range map[string]string{
 		"[{name: erp, url: 's3://bucket'}]":                  "",
 		"[{name: erp}]":                                      "deliver.targets[0].url: missing",

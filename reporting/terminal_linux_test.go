@@ -20,11 +20,13 @@ func pseudoTerminal(t *testing.T) (keyboard, tty *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { keyboard.Close() })
 	raw, err := keyboard.SyscallConn() // Fd would end its deadlines
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var number int
 	if controlErr := raw.Control(func(fd uintptr) {
 		if number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN); err == nil {
@@ -33,16 +35,20 @@ func pseudoTerminal(t *testing.T) (keyboard, tty *os.File) {
 	}); controlErr != nil || err != nil {
 		t.Fatal(controlErr, err)
 	}
+
 	tty, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { tty.Close() })
+
 	return keyboard, tty
 }
 
 func TestReport_OnATerminalIsATable(t *testing.T) {
 	t.Parallel()
+
 	_, flags := archiveWith(t, 3)
 	screen, tty := pseudoTerminal(t)
 	c := newReportCommand()
@@ -51,6 +57,7 @@ func TestReport_OnATerminalIsATable(t *testing.T) {
 	if err := c.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	shown := make([]byte, 100)
 	if _, err := io.ReadFull(screen, shown); err != nil || !strings.HasPrefix(string(shown), "Expected collections, 2026-11-01 to 2026-11-01") {
 		t.Errorf("shown was %q, %v", shown, err)
@@ -59,6 +66,7 @@ func TestReport_OnATerminalIsATable(t *testing.T) {
 
 func TestUser_AsksTwiceOnATerminalAndShowsNothing(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct{ first, second, want string }{
 		{longPassword, longPassword, ""},
 		{longPassword, longPassword + "x", "the two passwords differ"},
@@ -76,8 +84,10 @@ func TestUser_AsksTwiceOnATerminalAndShowsNothing(t *testing.T) {
 					_, _ = keyboard.WriteString(next + "\n")
 				}()
 			}
+
 			return len(p), nil
 		})
+
 		password, err := askPassword(tty, prompts, "ayse", true)
 		if c.want == "" && (err != nil || password != c.first) || c.want != "" && (err == nil || err.Error() != c.want) {
 			t.Errorf("%q, %v, want %q", password, err, c.want)
@@ -85,6 +95,7 @@ func TestUser_AsksTwiceOnATerminalAndShowsNothing(t *testing.T) {
 		if got := said.String(); !strings.HasPrefix(got, "Password for ayse: ") || !strings.Contains(got, "Once more: ") || strings.Contains(got, c.first) {
 			t.Errorf("it said %q", got)
 		}
+
 		// What the terminal shows of what was typed: nothing but line ends.
 		_, _ = tty.WriteString("end")
 		shown := ""
@@ -95,6 +106,7 @@ func TestUser_AsksTwiceOnATerminalAndShowsNothing(t *testing.T) {
 			}
 			shown += string(b[:n])
 		}
+
 		if strings.TrimSpace(shown) != "end" {
 			t.Errorf("the terminal showed %q", shown)
 		}
@@ -106,10 +118,12 @@ func silent(tty *os.File) (yes bool) {
 	if err != nil {
 		return false
 	}
+
 	err = raw.Control(func(fd uintptr) {
 		state, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
 		yes = err == nil && state.Lflag&unix.ECHO == 0
 	})
+
 	return yes && err == nil
 }
 

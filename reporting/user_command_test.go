@@ -23,11 +23,13 @@ func call(t *testing.T, c *cobra.Command, in string, args ...string) (out, said 
 	c.SetArgs(append([]string{}, args...)) // nil would be this process's own
 	c.SilenceErrors, c.SilenceUsage = true, true
 	err = c.ExecuteContext(t.Context())
+
 	return stdout.String(), stderr.String(), err
 }
 
 func TestUser_PrintsALineThatIsTaken(t *testing.T) {
 	t.Parallel()
+
 	for _, in := range []string{longPassword + "\n", longPassword, longPassword + "\r\nnot this"} {
 		out, said, err := call(t, newUserCommand(), in, "ayse", "--roles", "finance,operator")
 		if err != nil {
@@ -37,6 +39,7 @@ func TestUser_PrintsALineThatIsTaken(t *testing.T) {
 		if err != nil || len(users) != 1 || users[0].Name != "ayse" || users[0].Roles.String() != "finance,operator" {
 			t.Errorf("%q: %v, %v", out, users, err)
 		}
+
 		if strings.Contains(out+said, longPassword) || strings.Count(out, "\n") != 1 {
 			t.Errorf("it printed %q and %q", out, said)
 		}
@@ -45,10 +48,12 @@ func TestUser_PrintsALineThatIsTaken(t *testing.T) {
 
 func TestAdminKey_PrintsItOnceAndALineOfItsDigest(t *testing.T) {
 	t.Parallel()
+
 	out, said, err := call(t, newAdminKeyCommand(), "", "ayse")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	key := lines[len(lines)-1]
 	if !strings.HasPrefix(key, "adm_") || len(key) != 47 || out != fmt.Sprintf("ayse:sha256:%x\n", sha256.Sum256([]byte(key))) {
@@ -57,6 +62,7 @@ func TestAdminKey_PrintsItOnceAndALineOfItsDigest(t *testing.T) {
 	if again, _, err := call(t, newAdminKeyCommand(), "", "ayse"); err != nil || again == out {
 		t.Errorf("%v, again %q", err, again)
 	}
+
 	for _, args := range [][]string{{"Ayşe"}, {""}, {"a b"}, {"a:b"}, {strings.Repeat("a", 65)}, {}, {"a", "b"}} {
 		if out, said, err := call(t, newAdminKeyCommand(), "", args...); err == nil || out+said != "" {
 			t.Errorf("%q: printed %q", args, out+said)
@@ -66,6 +72,7 @@ func TestAdminKey_PrintsItOnceAndALineOfItsDigest(t *testing.T) {
 
 func TestToken_PrintsItOnceAndALineThatIsTaken(t *testing.T) {
 	t.Parallel()
+
 	out, said, err := call(t, newTokenCommand(), "", "erp", "--roles", "finance")
 	if err != nil {
 		t.Fatal(err)
@@ -74,11 +81,13 @@ func TestToken_PrintsItOnceAndALineThatIsTaken(t *testing.T) {
 	if err != nil || len(tokens) != 1 || tokens[0].Name != "erp" || tokens[0].Roles.String() != "finance" {
 		t.Errorf("%q: %v, %v", out, tokens, err)
 	}
+
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	token := lines[len(lines)-1]
 	if !strings.HasPrefix(token, "rpt_") || len(token) != 47 || strings.Contains(out, token) {
 		t.Errorf("the token is %q, the line %q", token, out)
 	}
+
 	again, _, err := call(t, newTokenCommand(), "", "erp", "--roles", "finance")
 	if err != nil || again == out {
 		t.Errorf("the same token twice: %q, %v", again, err)
@@ -87,6 +96,7 @@ func TestToken_PrintsItOnceAndALineThatIsTaken(t *testing.T) {
 
 func TestUserAndToken_SayWhatIsWrong(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		command *cobra.Command
 		in      string

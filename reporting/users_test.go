@@ -20,6 +20,7 @@ import (
 // writes, and the panel's pages and reports with the one who reads.
 func TestServe_EachRoleWorksWithItsUserOfClickHouse(t *testing.T) {
 	t.Parallel()
+
 	e := archiveenv.NewOn(testenv.New(t), testserver.DedicatedClickHouse(t))
 	e.Delivered(time.Now())
 	startAs := func(user string) {
@@ -50,6 +51,7 @@ func TestServe_EachRoleWorksWithItsUserOfClickHouse(t *testing.T) {
 	if got := both.report(t); got != "503" {
 		t.Errorf("without a user who reads, reports answer %s", got)
 	}
+
 	testenv.Must(t, both.stop())
 
 	startAs("reporting_read")
@@ -74,12 +76,14 @@ func answerTo(t *testing.T, url, statement string) string {
 	defer resp.Body.Close()
 	said, err := io.ReadAll(resp.Body)
 	testenv.Must(t, err)
+
 	return resp.Status + " " + string(said)
 }
 
 // The process that customers reach has Redis and the keys of links, and nothing else of reporting's.
 func TestServe_TrackingAloneNeedsNoOtherSecret(t *testing.T) {
 	t.Parallel()
+
 	e := archiveenv.New(t)
 	o := e.Delivered(time.Now())
 	keys := delivery.TrackingKeys{Current: "t1", Keys: map[string][]byte{"t1": make([]byte, 32)}}
@@ -101,5 +105,6 @@ func TestServe_TrackingAloneNeedsNoOtherSecret(t *testing.T) {
 			t.Errorf("%s: %.100s", path, got)
 		}
 	}
+
 	testenv.Must(t, errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()))
 }

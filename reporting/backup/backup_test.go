@@ -59,6 +59,7 @@ func startExport(s *archiveenv.System, l *ledger.Ledger, a *archive.Archive) (st
 // Redis is, is in the restored ClickHouse once the exporter has gone on there.
 func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	startExport(s, s.Ledger, s.Archive)
 	s.Delivered(time.Now())
@@ -69,6 +70,7 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 		if between || !strings.HasPrefix(text, "ClickHouse webhook_outcomes") {
 			return
 		}
+
 		between = true
 		s.Delivered(time.Now())
 		s.AwaitExported()
@@ -77,6 +79,7 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 			noError(t, err)
 		}
 	}})
+
 	noError(t, err)
 	if !between || m.Tables[0].Rows != 1 {
 		t.Fatalf("%+v", m)
@@ -101,12 +104,14 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 	if l.ID() != s.Ledger.ID() {
 		t.Errorf("the restored ledger is %s, the one that was copied %s", l.ID(), s.Ledger.ID())
 	}
+
 	noError(t, a.CheckOwner(t.Context(), owner))
 	other.Want("whose it is, and since when the copied one was", "countIf(ledger = '"+l.ID()+"'), count() FROM "+other.Database+".identity", "2\t2")
 	other.Want("orders that the copy had", "count() FROM "+other.Database+".orders", "1")
 	if _, err := m.Finish(t.Context(), to, l, a, false, quiet); !errors.Is(err, ErrHistory) {
 		t.Errorf("ClickHouse has rows, and: %v", err)
 	}
+
 	again, err := m.Finish(t.Context(), to, l, a, true, quiet)
 	if err != nil || !again.Before {
 		t.Errorf("a second time: %+v, %v", again, err)
@@ -114,6 +119,7 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 	if _, err := m.Finish(t.Context(), to, s.Ledger, a, true, quiet); !errors.Is(err, ledger.ErrOtherCopy) {
 		t.Errorf("the Redis that was copied: %v", err)
 	}
+
 	startExport(s, l, a)
 	s.Await("the exporter has made up for it", func() bool {
 		return other.Ask("count(), countIf(status = 'Delivered') FROM "+other.Database+".orders") == "2\t2\n"
@@ -123,6 +129,7 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 // Rows that ClickHouse has lost come back while Redis goes on, and rows that it has count once.
 func TestLoadHistory_BringsBackWhatClickHouseHasLost(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	stop := startExport(s, s.Ledger, s.Archive)
 	s.Delivered(time.Now())
@@ -148,6 +155,7 @@ func TestLoadHistory_BringsBackWhatClickHouseHasLost(t *testing.T) {
 // Rows of another ledger would be mixed with this one's, and stay.
 func TestLoadHistory_RefusesTheBackupOfAnotherLedger(t *testing.T) {
 	t.Parallel()
+
 	to, _ := made(t)
 	m, err := Open(to)
 	noError(t, err)
@@ -156,14 +164,17 @@ func TestLoadHistory_RefusesTheBackupOfAnotherLedger(t *testing.T) {
 	if err := m.LoadHistory(t.Context(), to, s.Ledger, s.Archive, quiet); !errors.Is(err, ErrOtherLedger) {
 		t.Errorf("a backup of another ledger: %v", err)
 	}
+
 	m.Ledger = "" // as in a damaged backup.json
 	if err := m.LoadHistory(t.Context(), to, s.Ledger, s.Archive, quiet); !errors.Is(err, ErrOtherLedger) {
 		t.Errorf("a backup that does not say whose it is: %v", err)
 	}
+
 	m.Ledger, m.Tables = s.Ledger.ID(), nil
 	if err := m.LoadHistory(t.Context(), to, s.Ledger, s.Archive, quiet); err == nil || !strings.Contains(err.Error(), "without ClickHouse") {
 		t.Errorf("a backup that has nothing of ClickHouse: %v", err)
 	}
+
 	for what, other := range map[string]*Manifest{
 		"other partitions":    {Environment: s.Ledger.Environment(), Partitions: s.Ledger.Partitions() + 1},
 		"another environment": {Environment: "production", Partitions: s.Ledger.Partitions()},
@@ -186,14 +197,17 @@ func made(t *testing.T) (to string, s *archiveenv.System) {
 	for _, name := range []string{"token-keys", "deeper/webhook-keys"} {
 		noError(t, os.WriteFile(filepath.Join(keys, name), []byte("geheim "+name), 0o644))
 	}
+
 	to = filepath.Join(t.TempDir(), "backups", "one")
 	_, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: to, Include: []string{keys + "/"}, Progress: quiet})
 	noError(t, err)
+
 	return to, s
 }
 
 func TestOpen_SeesEveryDamage(t *testing.T) {
 	t.Parallel()
+
 	to, _ := made(t)
 	m, err := Open(to)
 	noError(t, err)
@@ -206,6 +220,7 @@ func TestOpen_SeesEveryDamage(t *testing.T) {
 		if info.Mode().Perm() != 0o600 {
 			t.Errorf("%s may be read by others: %s", name, info.Mode())
 		}
+
 		damages := map[string][]byte{"cut off": whole[:len(whole)-1], "empty": {}}
 		changed := append([]byte(nil), whole...)
 		changed[len(changed)/2] ^= 4
@@ -216,12 +231,15 @@ func TestOpen_SeesEveryDamage(t *testing.T) {
 				t.Errorf("%s is %s, and nobody saw it", name, what)
 			}
 		}
+
 		noError(t, os.Remove(path))
 		if _, err := Open(to); !errors.Is(err, ErrDamaged) {
 			t.Errorf("without %s: %v", name, err)
 		}
+
 		noError(t, os.WriteFile(path, whole, 0o600))
 	}
+
 	_, err = Open(to)
 	noError(t, err)
 }
@@ -230,6 +248,7 @@ func TestOpen_SeesEveryDamage(t *testing.T) {
 // folders only.
 func TestOpen_RefusesNamesThatLeadElsewhere(t *testing.T) {
 	t.Parallel()
+
 	for _, name := range []string{"../keys", "included/../../keys", "/keys"} {
 		dir := filepath.Join(t.TempDir(), "b")
 		text, err := json.Marshal(Manifest{Format: 1, Included: []string{name}})
@@ -258,6 +277,7 @@ func TestOpen_RefusesNamesThatLeadElsewhere(t *testing.T) {
 
 func TestPlace_OverwritesNothing(t *testing.T) {
 	t.Parallel()
+
 	to, _ := made(t)
 	m, err := Open(to)
 	noError(t, err)
@@ -266,11 +286,13 @@ func TestPlace_OverwritesNothing(t *testing.T) {
 	if err := m.PlaceRedis(to, 0, dir); err == nil {
 		t.Error("it was put over a Redis that has data")
 	}
+
 	for _, node := range []int{-1, 1} {
 		if err := m.PlaceRedis(to, node, t.TempDir()); err == nil {
 			t.Errorf("there is no master %d", node)
 		}
 	}
+
 	snapshots := t.TempDir()
 	noError(t, os.WriteFile(filepath.Join(snapshots, "dump.rdb"), nil, 0o600))
 	if err := m.PlaceRedis(to, 0, snapshots); err == nil {
@@ -280,10 +302,12 @@ func TestPlace_OverwritesNothing(t *testing.T) {
 	for range 2 { // the same again is nothing new
 		noError(t, m.PlaceIncluded(to, dir))
 	}
+
 	key := filepath.Join(dir, "keys", "deeper", "webhook-keys")
 	if text, err := os.ReadFile(key); err != nil || string(text) != "geheim deeper/webhook-keys" {
 		t.Errorf("%q, %v", text, err)
 	}
+
 	noError(t, os.WriteFile(key, []byte("another"), 0o600))
 	if err := m.PlaceIncluded(to, dir); err == nil {
 		t.Error("another key was overwritten")
@@ -293,10 +317,12 @@ func TestPlace_OverwritesNothing(t *testing.T) {
 // What was not finished leaves nothing that looks like a backup, and no hold.
 func TestMake_LeavesNothingHalf(t *testing.T) {
 	t.Parallel()
+
 	to, s := made(t)
 	if _, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: to, Progress: quiet}); err == nil {
 		t.Error("it was written over another")
 	}
+
 	parent := t.TempDir()
 	half := filepath.Join(parent, "half")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -312,10 +338,12 @@ func TestMake_LeavesNothingHalf(t *testing.T) {
 	if _, err := Make(t.Context(), s.OpenAs(stack.BackupUser), s.Archive, Options{To: half, Include: []string{filepath.Join(parent, "missing")}, Progress: quiet}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there was included: %v", err)
 	}
+
 	left, err := os.ReadDir(parent)
 	if err != nil || len(left) > 0 {
 		t.Errorf("%v are left: %v", left, err)
 	}
+
 	groups := s.Do("EVAL", testenv.PrefixesLua+`
 local held = 0
 for _, prefix in ipairs(prefixes()) do
@@ -337,6 +365,7 @@ return held`, 0)
 // What arrived otherwise than Redis has sent it is no part of a backup.
 func TestMake_LooksAtTheSumOfASnapshot(t *testing.T) {
 	t.Parallel()
+
 	m := &Manifest{}
 	corrupted := "REDIS0011 some keys \xff" + strings.Repeat("\x01", 8)
 
@@ -351,6 +380,7 @@ func TestMake_LooksAtTheSumOfASnapshot(t *testing.T) {
 // whoever fails leaves nothing where it would go.
 func TestMake_EncryptsForItsRecipients(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	s.Delivered(time.Now())
 	dir := t.TempDir()
@@ -361,6 +391,7 @@ func TestMake_EncryptsForItsRecipients(t *testing.T) {
 		noError(t, os.WriteFile(file, []byte("# created\n"+key.String()+"\n"), 0o600))
 		return file, key.Recipient()
 	}
+
 	mine, recipient := identity("mine")
 	others, _ := identity("others")
 	key := filepath.Join(dir, "webhook-keys")
@@ -375,6 +406,7 @@ func TestMake_EncryptsForItsRecipients(t *testing.T) {
 			t.Errorf("%s is not encrypted", name)
 		}
 	}
+
 	for name, identities := range map[string][]string{"none": nil, "another's": {others}} {
 		m, err := Open(to, identities...)
 		noError(t, err) // its sums can be checked by everybody
@@ -385,12 +417,14 @@ func TestMake_EncryptsForItsRecipients(t *testing.T) {
 		if err := m.PlaceIncluded(to, out); !errors.Is(err, ErrIdentity) {
 			t.Errorf("%s, keys: %v", name, err)
 		}
+
 		for _, left := range []string{"webhook-keys", appendFolder} {
 			if _, err := os.Stat(filepath.Join(out, left)); err == nil {
 				t.Errorf("%s: %s is left", name, left)
 			}
 		}
 	}
+
 	m, err := Open(to, others, mine)
 	noError(t, err)
 	out := t.TempDir()
@@ -398,11 +432,13 @@ func TestMake_EncryptsForItsRecipients(t *testing.T) {
 	for range 2 {
 		noError(t, m.PlaceIncluded(to, out))
 	}
+
 	for name, want := range map[string]string{"webhook-keys": "geheim", appendFolder + "/" + appendBase: "REDIS0"} {
 		if text, err := os.ReadFile(filepath.Join(out, name)); err != nil || !bytes.HasPrefix(text, []byte(want)) {
 			t.Errorf("%s begins with %.10q, %v", name, text, err)
 		}
 	}
+
 	other := &archiveenv.System{Env: s.Env, ClickHouse: s.ClickHouse, Database: s.ClickHouse.NewDatabase(t)}
 	a := other.OpenArchive()
 	_, err = a.Migrate(t.Context())

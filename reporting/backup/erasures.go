@@ -41,6 +41,7 @@ func ReadErasures(path string) (erasures Erasures, lists []string, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("no list of erasures: %w (bring it, or, where nothing was ever erased, make an empty file)", err)
 	}
+
 	erasures, n := make(Erasures), 0
 	for line := range strings.Lines(string(text)) {
 		n++
@@ -48,6 +49,7 @@ func ReadErasures(path string) (erasures Erasures, lists []string, err error) {
 			lists = append(lists, line[len("list "):len(line)-1])
 			continue
 		}
+
 		at, rest, _ := strings.Cut(line, " ")
 		id, whole := strings.CutSuffix(rest, "\n")
 		erased, unread := time.Parse(time.RFC3339, at)
@@ -55,8 +57,10 @@ func ReadErasures(path string) (erasures Erasures, lists []string, err error) {
 		if unread != nil || other != nil || !whole {
 			return nil, nil, fmt.Errorf("%s, line %d: %q is not a time and an order's id", path, n, line)
 		}
+
 		erasures[order] = erased
 	}
+
 	return erasures, lists, err
 }
 
@@ -77,6 +81,7 @@ func FindErasures(ctx context.Context, l *ledger.Ledger, path string) (list stri
 	if err == nil && !errors.Is(unread, fs.ErrNotExist) {
 		err = unread
 	}
+
 	if list == "" && err == nil {
 		fresh := rand.Text()
 		if err = addTo(path, []byte("list "+fresh+"\n")); err == nil {
@@ -84,6 +89,7 @@ func FindErasures(ctx context.Context, l *ledger.Ledger, path string) (list stri
 			_, lists, _ = ReadErasures(path) // another's that came at once may have become it
 		}
 	}
+
 	return list, slices.Contains(lists, list), err
 }
 
@@ -94,12 +100,14 @@ func (e Erasures) Record(path string) error {
 	if err != nil {
 		return err
 	}
+
 	var lines []byte
 	for id, at := range e {
 		if erasures[id].IsZero() {
 			lines = fmt.Appendf(lines, "%s %s\n", at.UTC().Format(time.RFC3339), id)
 		}
 	}
+
 	return addTo(path, lines)
 }
 

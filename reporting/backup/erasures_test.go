@@ -25,6 +25,7 @@ func someOrders(n int) (ids []delivery.OrderID) {
 // A list is added to, and keeps the first time of each order.
 func TestRecord_AddsEachOrderOnce(t *testing.T) {
 	t.Parallel()
+
 	list, ids, at := filepath.Join(t.TempDir(), "backups", "erasures"), someOrders(3), time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC)
 	record := func(at time.Time, ids ...delivery.OrderID) error {
 		e := make(Erasures)
@@ -33,10 +34,12 @@ func TestRecord_AddsEachOrderOnce(t *testing.T) {
 		}
 		return e.Record(list)
 	}
+
 	noError(t, os.Mkdir(filepath.Dir(list), 0o700))
 	if err := record(at, ids...); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "no list of erasures") {
 		t.Errorf("without a list: %v", err)
 	}
+
 	noError(t, addTo(list, nil))
 	noError(t, record(at, ids[0]))
 	noError(t, record(at, ids[:2]...))
@@ -47,6 +50,7 @@ func TestRecord_AddsEachOrderOnce(t *testing.T) {
 	if len(got) != 3 || !got[ids[1]].Equal(at) || !got[ids[2]].Equal(at.Add(time.Hour)) {
 		t.Errorf("%v", got)
 	}
+
 	text, err := os.ReadFile(list)
 	noError(t, err)
 	if want := "2026-11-26T09:00:00Z " + ids[0].String() + "\n"; !strings.HasPrefix(string(text), want) || strings.Count(string(text), "\n") != 3 {
@@ -59,6 +63,7 @@ func TestRecord_AddsEachOrderOnce(t *testing.T) {
 
 func TestRecord_LosesNothingAtOnce(t *testing.T) {
 	t.Parallel()
+
 	list, ids := filepath.Join(t.TempDir(), "erasures"), someOrders(20)
 	noError(t, addTo(list, nil))
 	var all sync.WaitGroup
@@ -69,6 +74,7 @@ func TestRecord_LosesNothingAtOnce(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	if got, _, err := ReadErasures(list); err != nil || len(got) != len(ids) {
 		t.Errorf("%d of %d, %v", len(got), len(ids), err)
@@ -79,6 +85,7 @@ func TestRecord_LosesNothingAtOnce(t *testing.T) {
 // would go on in it.
 func TestReadErasures_RefusesWhatItCannotRead(t *testing.T) {
 	t.Parallel()
+
 	line, id := "2026-11-26T09:00:00Z "+someOrders(1)[0].String(), "list "+rand.Text()
 	for text, orders := range map[string]int{
 		"": 0, line + "\n": 1, line + "\n" + line + "\n": 1,
@@ -92,6 +99,7 @@ func TestReadErasures_RefusesWhatItCannotRead(t *testing.T) {
 		if (err != nil) != (orders < 0) || len(list) != max(orders, 0) {
 			t.Errorf("%q: %v, %v", text, list, err)
 		}
+
 		recorded := Erasures{someOrders(2)[1]: time.Now()}.Record(path)
 		after, again := os.ReadFile(path)
 		noError(t, again)
@@ -99,6 +107,7 @@ func TestReadErasures_RefusesWhatItCannotRead(t *testing.T) {
 			t.Errorf("%q and one more: %q, %v", text, after, recorded)
 		}
 	}
+
 	if _, _, err := ReadErasures(t.TempDir()); err == nil {
 		t.Error("a folder is read as a list")
 	}
@@ -107,6 +116,7 @@ func TestReadErasures_RefusesWhatItCannotRead(t *testing.T) {
 // However many folders have backups, one list is written to, and a backup is restored with no other.
 func TestMake_NamesTheOneListOfErasures(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	l, dir, said := s.OpenAs(stack.BackupUser), t.TempDir(), ""
 	makeBackup := func(name string, uploaded bool) *Manifest {
@@ -117,13 +127,16 @@ func TestMake_NamesTheOneListOfErasures(t *testing.T) {
 		noError(t, err)
 		m, err := Open(to)
 		noError(t, err)
+
 		return m
 	}
+
 	list := func(folder string) string { return filepath.Join(dir, folder, "erasures") }
 	early := makeBackup("s3/early", true)
 	if _, err := os.Stat(list("s3")); early.Erasures != "" || err == nil {
 		t.Errorf("an upload made the list %s", early.Erasures)
 	}
+
 	first := makeBackup("first/one", false)
 	id := first.Erasures
 	text, err := os.ReadFile(list("first"))
@@ -137,6 +150,7 @@ func TestMake_NamesTheOneListOfErasures(t *testing.T) {
 	if m := makeBackup("first/two", false); m.Erasures != id || strings.Contains(said, "list of erasures") {
 		t.Errorf("beside the list: %q, said %s", m.Erasures, said)
 	}
+
 	other := makeBackup("other/one", false)
 	if _, err := os.Stat(list("other")); other.Erasures != id || err == nil || !strings.Contains(said, "the line `list "+id+"`, which does not lie beside it") {
 		t.Errorf("elsewhere: %q, said %s", other.Erasures, said)
@@ -144,18 +158,21 @@ func TestMake_NamesTheOneListOfErasures(t *testing.T) {
 	if found, there, err := FindErasures(t.Context(), l, list("other")); found != id || there || err != nil {
 		t.Errorf("another is found: %s, %t, %v", found, there, err)
 	}
+
 	refused := func(what string) {
 		t.Helper()
 		if _, _, err := other.ReadErasures(list("other")); err == nil || !strings.Contains(err.Error(), "`list "+id+"`") || !strings.Contains(err.Error(), "--erasures FILE") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+
 	refused("no list")
 	noError(t, addTo(list("other"), nil))
 	refused("an empty list")
 	if _, _, err := early.ReadErasures(list("other")); err != nil {
 		t.Errorf("a backup that names no list: %v", err)
 	}
+
 	noError(t, addTo(list("other"), []byte("list "+rand.Text()+"\n")))
 	refused("another list")
 	noError(t, Erasures{someOrders(1)[0]: time.Now()}.Record(list("first")))
@@ -165,6 +182,7 @@ func TestMake_NamesTheOneListOfErasures(t *testing.T) {
 	if got, lists, err := other.ReadErasures(list("other")); err != nil || len(got) != 1 || len(lists) != 2 {
 		t.Errorf("joined: %v, %v, %v", got, lists, err)
 	}
+
 	noError(t, os.WriteFile(list("first"), text[:len(text)-1], 0o600))
 	if m := makeBackup("first/three", false); m.Erasures != id || !strings.Contains(said, "line 2") {
 		t.Errorf("beside a list that cannot be read: %q, said %s", m.Erasures, said)
@@ -173,6 +191,7 @@ func TestMake_NamesTheOneListOfErasures(t *testing.T) {
 
 func TestFindErasures_MakesOneWhateverHappensAtOnce(t *testing.T) {
 	t.Parallel()
+
 	l, dir := newEnv(t).OpenAs(stack.BackupUser), t.TempDir()
 	var all sync.WaitGroup
 	var found [8]string
@@ -186,11 +205,13 @@ func TestFindErasures_MakesOneWhateverHappensAtOnce(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	set := map[string]bool{}
 	for _, one := range found {
 		set[one] = one != ""
 	}
+
 	if delete(set, ""); len(set) != 1 {
 		t.Errorf("%q", found)
 	}

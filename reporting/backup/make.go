@@ -62,6 +62,7 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 	if err := os.Mkdir(partial, 0o700); err != nil {
 		return nil, fmt.Errorf("%w (left by one that was killed? then remove it)", err)
 	}
+
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, os.RemoveAll(partial))
@@ -72,6 +73,7 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 	if err != nil {
 		return nil, err
 	}
+
 	m := &Manifest{Format: format, ID: rand.Text(), Environment: l.Environment(), Ledger: l.ID(), Partitions: l.Partitions(), Began: began.UTC(),
 		Encrypted: len(o.Recipients) > 0, recipients: o.Recipients}
 
@@ -95,6 +97,7 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 	if err := os.Rename(partial, o.To); err != nil {
 		return nil, err
 	}
+
 	return m, syncFolder(filepath.Dir(o.To))
 }
 
@@ -105,6 +108,7 @@ func (m *Manifest) nameErasures(ctx context.Context, l *ledger.Ledger, o *Option
 	if m.Erasures, err = l.Backup.ErasureList(ctx, ""); err == nil && !o.uploaded {
 		m.Erasures, there, err = FindErasures(ctx, l, ErasuresBeside(o.To))
 	}
+
 	switch {
 	case errors.Is(err, delivery.ErrUnavailable):
 		return err
@@ -113,6 +117,7 @@ func (m *Manifest) nameErasures(ctx context.Context, l *ledger.Ledger, o *Option
 	case m.Erasures != "" && !there:
 		o.Progress(fmt.Sprintf("a restore needs the list of erasures with the line `list %s`, which does not lie beside it (--erasures FILE)", m.Erasures))
 	}
+
 	return nil
 }
 
@@ -120,11 +125,13 @@ func (m *Manifest) copyBoth(ctx context.Context, l *ledger.Ledger, a *archive.Ar
 	if m.Hold, err = l.Backup.Hold(ctx, m.ID, m.Began); err != nil {
 		return err
 	}
+
 	defer func() {
 		releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		err = errors.Join(err, l.Backup.Release(releasing, m.Hold))
 	}()
+
 	if a != nil {
 		for _, name := range archive.Tables() {
 			if err := m.copyTable(ctx, a, dir, name, progress); err != nil {
@@ -132,6 +139,7 @@ func (m *Manifest) copyBoth(ctx context.Context, l *ledger.Ledger, a *archive.Ar
 			}
 		}
 	}
+
 	return l.Backup.Snapshots(ctx, func(node ledger.Node, rdb io.Reader) error {
 		return m.copyRedis(dir, node, rdb, progress)
 	})
@@ -142,12 +150,14 @@ func (m *Manifest) copyTable(ctx context.Context, a *archive.Archive, dir, name 
 	if err != nil {
 		return err
 	}
+
 	t := Table{File: name + ".native.zst", Name: name}
 	err = m.create(dir, t.File, func(w io.Writer) error {
 		packed, err := zstd.NewWriter(w)
 		if err != nil {
 			return err
 		}
+
 		t.Rows, err = a.Dump(ctx, name, packed, everySecond(func(rows uint64) {
 			progress(fmt.Sprintf("ClickHouse %s: %d of about %d rows", name, rows, counts[name]))
 		}))
@@ -156,8 +166,10 @@ func (m *Manifest) copyTable(ctx context.Context, a *archive.Archive, dir, name 
 	if err != nil {
 		return err
 	}
+
 	progress(fmt.Sprintf("ClickHouse %s: %d rows", name, t.Rows))
 	m.Tables = append(m.Tables, t)
+
 	return nil
 }
 
@@ -173,8 +185,10 @@ func (m *Manifest) copyRedis(dir string, node ledger.Node, rdb io.Reader, progre
 	if err := cmp.Or(err, sum.Check()); err != nil {
 		return err
 	}
+
 	progress(fmt.Sprintf("Redis %s: %d bytes", node.Addr, r.Bytes))
 	m.Redis = append(m.Redis, r)
+
 	return nil
 }
 
@@ -196,10 +210,12 @@ func (m *Manifest) include(dir, path string) error {
 		if err != nil {
 			return err
 		}
+
 		rel, err := filepath.Rel(filepath.Dir(path), from)
 		if err != nil {
 			return err
 		}
+
 		name := filepath.Join(includedFolder, rel)
 		switch {
 		case e.IsDir():
@@ -207,7 +223,9 @@ func (m *Manifest) include(dir, path string) error {
 		case !e.Type().IsRegular():
 			return fmt.Errorf("%s is neither a file nor a folder", from)
 		}
+
 		m.Included = append(m.Included, name)
+
 		return m.create(dir, name, content(os.Open(from)))
 	})
 }
@@ -227,12 +245,14 @@ func (m *Manifest) PlaceRedis(from string, node int, dir string) (err error) {
 	if node < 0 || node >= len(m.Redis) {
 		return fmt.Errorf("the backup has %d masters, counted from 0: there is no %d", len(m.Redis), node)
 	}
+
 	target := filepath.Join(dir, appendFolder)
 	for _, path := range []string{target, filepath.Join(dir, "dump.rdb")} {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%s is there already: move it elsewhere first", path)
 		}
 	}
+
 	// The folder gets its name when all is in it: Redis makes an empty one again
 	// when a file is missing.
 	partial := target + ".partial"
@@ -245,6 +265,7 @@ func (m *Manifest) PlaceRedis(from string, node int, dir string) (err error) {
 		syncFolder(partial)); err != nil {
 		return err
 	}
+
 	return errors.Join(os.Rename(partial, target), syncFolder(dir))
 }
 
@@ -256,9 +277,11 @@ func (m *Manifest) PlaceIncluded(from, dir string) (err error) {
 		if err != nil {
 			return err
 		}
+
 		if !filepath.IsLocal(rel) {
 			return fmt.Errorf("%w: %s includes %q", ErrDamaged, manifestFile, name)
 		}
+
 		target := filepath.Join(dir, rel)
 		if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
 			if err := create(target, content(m.open(from, name))); err != nil {
@@ -266,6 +289,7 @@ func (m *Manifest) PlaceIncluded(from, dir string) (err error) {
 			}
 			continue
 		}
+
 		there, err := sumOf(os.Open(target))
 		wanted, other := sumOf(m.open(from, name))
 		if err := errors.Join(err, other); err != nil {
@@ -275,6 +299,7 @@ func (m *Manifest) PlaceIncluded(from, dir string) (err error) {
 			return fmt.Errorf("%s is there already, and not the one of the backup: move it elsewhere first", target)
 		}
 	}
+
 	return nil
 }
 
@@ -290,13 +315,16 @@ func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a 
 		return ledger.Resumed{}, fmt.Errorf("the backup is of %s with %d partitions, the settings say %s with %d",
 			m.Environment, m.Partitions, l.Environment(), l.Partitions())
 	}
+
 	err = l.Backup.Resumable(ctx, m.ID)
 	if err == nil && a != nil {
 		err = m.load(ctx, from, a, merge, progress)
 	}
+
 	if err != nil {
 		return ledger.Resumed{}, err
 	}
+
 	return l.Backup.Resume(ctx, m.ID, m.Hold)
 }
 
@@ -323,21 +351,25 @@ func (m *Manifest) load(ctx context.Context, from string, a *archive.Archive, me
 	if err != nil {
 		return err
 	}
+
 	var has []string
 	for _, name := range archive.Tables() {
 		if counts[name] > 0 && name != archive.Identity { // whoever made the tables wrote whose they are
 			has = append(has, fmt.Sprintf("%d rows of %s", counts[name], name))
 		}
 	}
+
 	if len(has) > 0 && !merge {
 		return fmt.Errorf("%w: it has %s", ErrHistory, strings.Join(has, ", "))
 	}
+
 	for _, t := range m.Tables {
 		if err := m.loadTable(ctx, &t, from, a, progress); err != nil {
 			return err
 		}
 		progress(fmt.Sprintf("ClickHouse %s: %d rows", t.Name, t.Rows))
 	}
+
 	return nil
 }
 
@@ -347,11 +379,13 @@ func (m *Manifest) loadTable(ctx context.Context, t *Table, from string, a *arch
 		return err
 	}
 	defer func() { _ = f.Close() }() // only read
+
 	plain, err := zstd.NewReader(bufio.NewReaderSize(f, 1<<20))
 	if err != nil {
 		return err
 	}
 	defer plain.Close()
+
 	return a.Load(ctx, t.Name, plain, t.Rows, everySecond(func(rows uint64) {
 		progress(fmt.Sprintf("ClickHouse %s: %d of %d rows", t.Name, rows, t.Rows))
 	}))

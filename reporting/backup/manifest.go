@@ -90,6 +90,7 @@ func Open(dir string, identities ...string) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
+
 	var m Manifest
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, manifestFile, err)
@@ -97,6 +98,7 @@ func Open(dir string, identities ...string) (*Manifest, error) {
 	if m.Format != format {
 		return nil, fmt.Errorf("backup %s has format %d, this program reads %d", dir, m.Format, format)
 	}
+
 	for _, file := range identities {
 		text, err := os.ReadFile(file)
 		keys, malformed := age.ParseIdentities(bytes.NewReader(text))
@@ -105,14 +107,17 @@ func Open(dir string, identities ...string) (*Manifest, error) {
 		}
 		m.identities = append(m.identities, keys...)
 	}
+
 	sums, err := readSums(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, name := range m.files() {
 		if !filepath.IsLocal(name) {
 			return nil, fmt.Errorf("%w: %s names %q", ErrDamaged, manifestFile, name)
 		}
+
 		sum, err := sumOf(os.Open(filepath.Join(dir, name)))
 		switch {
 		case err != nil:
@@ -123,6 +128,7 @@ func Open(dir string, identities ...string) (*Manifest, error) {
 			return nil, fmt.Errorf("%w: %s has changed since it was written", ErrDamaged, name)
 		}
 	}
+
 	return &m, nil
 }
 
@@ -132,12 +138,15 @@ func (m *Manifest) files() []string {
 	for _, name := range m.Included {
 		names = append(names, m.stored(name))
 	}
+
 	for _, r := range m.Redis {
 		names = append(names, m.stored(r.File))
 	}
+
 	for _, t := range m.Tables {
 		names = append(names, m.stored(t.File))
 	}
+
 	return names
 }
 
@@ -154,6 +163,7 @@ func (m *Manifest) create(dir, name string, write func(io.Writer) error) error {
 		if !m.Encrypted {
 			return write(w)
 		}
+
 		sealed, err := age.Encrypt(w, m.recipients...)
 		if err != nil {
 			return err
@@ -175,6 +185,7 @@ func (m *Manifest) open(dir, name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrIdentity, err), f.Close())
 	}
+
 	return struct {
 		io.Reader
 		io.Closer
@@ -198,6 +209,7 @@ func readSums(dir string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
+
 	sums := make(map[string]string)
 	for line := range strings.Lines(string(text)) {
 		sum, name, found := strings.Cut(strings.TrimRight(line, "\r\n"), "  ")
@@ -206,6 +218,7 @@ func readSums(dir string) (map[string]string, error) {
 		}
 		sums[name] = sum
 	}
+
 	return sums, nil
 }
 
@@ -224,6 +237,7 @@ func (m *Manifest) seal(dir string) error {
 	if err := writeFile(filepath.Join(dir, manifestFile), append(text, '\n')); err != nil {
 		return err
 	}
+
 	var sums []byte
 	for _, name := range slices.Sorted(slices.Values(m.files())) {
 		sum, err := sumOf(os.Open(filepath.Join(dir, name)))
@@ -232,9 +246,11 @@ func (m *Manifest) seal(dir string) error {
 		}
 		sums = fmt.Appendf(sums, "%s  %s\n", sum, name)
 	}
+
 	if err := writeFile(filepath.Join(dir, sumsFile), sums); err != nil {
 		return err
 	}
+
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.IsDir() {
 			return err
@@ -256,6 +272,7 @@ func create(path string, write func(io.Writer) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
+
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -263,6 +280,7 @@ func create(path string, write func(io.Writer) error) error {
 	if err = write(f); err != nil {
 		return errors.Join(err, f.Close(), os.Remove(path))
 	}
+
 	return errors.Join(f.Sync(), f.Close())
 }
 

@@ -49,6 +49,7 @@ func OpenPlace(at string) (_ *Place, err error) {
 	if !isS3 {
 		return &Place{dir: at}, nil
 	}
+
 	defer wrap(at, &err)
 	bucket, prefix, _ := strings.Cut(strings.TrimRight(rest, "/")+"/", "/")
 	id, missing := config.Secret("AWS_ACCESS_KEY_ID")
@@ -59,8 +60,10 @@ func OpenPlace(at string) (_ *Place, err error) {
 	if err := errors.Join(missing, other, unread, unreadToo, malformed); err != nil || bucket == "" {
 		return nil, cmp.Or(err, errors.New("no bucket is named"))
 	}
+
 	client, err := minio.New(endpoint.Host, &minio.Options{Creds: credentials.NewStaticV4(id, key, ""),
 		Secure: endpoint.Scheme != "http", Region: cmp.Or(region, "us-east-1")})
+
 	return &Place{filepath.Join(os.TempDir(), "reporting-backup"), client, bucket, prefix}, err
 }
 
@@ -74,15 +77,18 @@ func (p *Place) Take(ctx context.Context, l *ledger.Ledger, a *archive.Archive, 
 	if err != nil {
 		return nil, err
 	}
+
 	if p.s3 != nil {
 		if err = p.upload(ctx, m, name, o.Progress); err != nil {
 			return nil, err
 		}
 		err = (&Place{dir: p.dir}).prune(ctx, name, 1, o.Progress)
 	}
+
 	if o.Keep > 0 {
 		err = errors.Join(err, p.prune(ctx, name, o.Keep, o.Progress))
 	}
+
 	return m, err
 }
 
@@ -94,6 +100,7 @@ func (p *Place) upload(ctx context.Context, m *Manifest, name string, progress f
 	if err := os.Rename(filepath.Join(p.dir, name), dir); err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	for _, file := range slices.Backward(append(m.files(), sumsFile)) {
 		done, err := p.s3.FPutObject(ctx, p.bucket, p.prefix+path.Join(name, filepath.ToSlash(file)), filepath.Join(dir, file), minio.PutObjectOptions{})
@@ -102,6 +109,7 @@ func (p *Place) upload(ctx context.Context, m *Manifest, name string, progress f
 		}
 		progress(fmt.Sprintf("uploaded %s: %d bytes", file, done.Size))
 	}
+
 	return nil
 }
 
@@ -111,11 +119,13 @@ func (p *Place) prune(ctx context.Context, made string, keep int, progress func(
 	if err != nil {
 		return err
 	}
+
 	whole = slices.DeleteFunc(whole, func(name string) bool { return name == made })
 	for _, name := range append(gone, whole[:max(len(whole)+1-keep, 0)]...) {
 		progress("removing " + name)
 		err = errors.Join(err, p.remove(ctx, name))
 	}
+
 	return err
 }
 
@@ -127,6 +137,7 @@ func (p *Place) list(ctx context.Context) (whole, gone []string, err error) {
 		if !errors.Is(unread, fs.ErrNotExist) { // the first backup makes it
 			err = unread
 		}
+
 		for _, e := range entries {
 			_, none := os.Stat(filepath.Join(p.dir, e.Name(), manifestFile))
 			found[e.Name()] = none == nil && !strings.HasSuffix(e.Name(), partialSuffix)
@@ -141,6 +152,7 @@ func (p *Place) list(ctx context.Context) (whole, gone []string, err error) {
 			err = errors.Join(err, delivery.Foreign(o.Err))
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		switch began, foreign := time.Parse(nameForm, strings.TrimSuffix(name, partialSuffix)); {
 		case foreign != nil: // it may be nobody's to look into, as lost+found is
@@ -152,6 +164,7 @@ func (p *Place) list(ctx context.Context) (whole, gone []string, err error) {
 			gone = append(gone, name)
 		}
 	}
+
 	return whole, gone, err
 }
 
@@ -163,14 +176,17 @@ func (p *Place) remove(ctx context.Context, name string) error {
 		}
 		return os.RemoveAll(filepath.Join(p.dir, name))
 	}
+
 	err := p.s3.RemoveObject(ctx, p.bucket, p.prefix+path.Join(name, manifestFile), minio.RemoveObjectOptions{})
 	if err != nil {
 		return delivery.Foreign(err)
 	}
+
 	for o := range p.s3.ListObjectsIter(ctx, p.bucket, minio.ListObjectsOptions{Prefix: p.prefix + name + "/", Recursive: true}) {
 		removal := errors.Join(o.Err, p.s3.RemoveObject(ctx, p.bucket, o.Key, minio.RemoveObjectOptions{}))
 		err = errors.Join(err, delivery.Foreign(removal))
 	}
+
 	return err
 }
 
@@ -195,10 +211,12 @@ func (p *Place) Repeat(ctx context.Context, every time.Duration, take func(conte
 		if err == nil && wait == 0 {
 			err = take(ctx)
 		}
+
 		if err != nil && ctx.Err() == nil {
 			wait = min(retryAfter, every)
 			report(fmt.Sprintf("FAILED, and begun again in %s: %v", wait, err))
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-time.After(min(wait, lookAgain)):

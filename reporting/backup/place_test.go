@@ -67,6 +67,7 @@ func (p *Place) left(t *testing.T) (names []string) {
 
 func TestPrune_KeepsTheNewestAndWhatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
+
 	ago := func(d time.Duration) string { return time.Now().Add(-d).UTC().Format(nameForm) }
 	soon, now, yesterday, earlier := ago(-time.Hour), ago(0), ago(24*time.Hour-time.Minute), ago(24*time.Hour+time.Second)
 	foreign := []string{"20250101", "20250101T000000Z-mine", "before-20250101T000000Z", "notes"}
@@ -95,6 +96,7 @@ func TestPrune_KeepsTheNewestAndWhatIsNotItsOwn(t *testing.T) {
 // A schedule that cannot see what is there removes nothing, nor does a backup by hand.
 func TestPrune_RemovesNothingOnADoubt(t *testing.T) {
 	t.Parallel()
+
 	now := time.Now().UTC().Format(nameForm)
 	p := folderWith(t, "20250101T000000Z", "20250102T000000Z", "20250103T000000Z/", now)
 	unknown := filepath.Join(p.dir, "20250104T000000Z")
@@ -106,6 +108,7 @@ func TestPrune_RemovesNothingOnADoubt(t *testing.T) {
 	if left := p.left(t); !slices.Equal(left, before) {
 		t.Errorf("left are %v of %v", left, before)
 	}
+
 	noError(t, os.Remove(unknown))
 	noError(t, os.Symlink("self", filepath.Join(p.dir, "self"))) // not its own, whatever it is
 	noError(t, os.WriteFile(filepath.Join(p.dir, "20250105T000000Z"), nil, 0o600))
@@ -131,11 +134,13 @@ func inS3(t *testing.T) (p *Place, changes func() []string) {
 		}
 		store.ServeHTTP(w, r)
 	}))
+
 	t.Cleanup(server.Close)
 	client, err := minio.New(server.Listener.Addr().String(), &minio.Options{Creds: credentials.NewStaticV4("key", "geheim", ""), Region: "us-east-1"})
 	noError(t, err)
 
 	place := &Place{dir: t.TempDir(), s3: client, bucket: "bucket", prefix: "b/"}
+
 	return place, func() []string {
 		mu.Lock()
 		defer mu.Unlock()
@@ -146,6 +151,7 @@ func inS3(t *testing.T) (p *Place, changes func() []string) {
 // Of a backup in S3, backup.json comes last and goes first: whoever finds it has all of the backup.
 func TestPlace_InS3ABackupIsWholeOrNone(t *testing.T) {
 	t.Parallel()
+
 	p, changes := inS3(t)
 	m := &Manifest{Redis: []Redis{{File: "redis-0.rdb"}}, Tables: []Table{{File: "orders.native.zst"}}}
 	const name = "20250101T000000Z"
@@ -162,6 +168,7 @@ func TestPlace_InS3ABackupIsWholeOrNone(t *testing.T) {
 	if left := p.left(t); len(left) > 0 {
 		t.Errorf("left on this side are %q", left)
 	}
+
 	whole, gone, err := p.list(t.Context())
 	if err != nil || !slices.Equal(whole, []string{name}) || len(gone) > 0 {
 		t.Errorf("there are %q, abandoned are %q: %v", whole, gone, err)
@@ -173,6 +180,7 @@ func TestPlace_InS3ABackupIsWholeOrNone(t *testing.T) {
 	if len(removed) < 4 || removed[0] != "DELETE b/"+name+"/backup.json" {
 		t.Errorf("removed were %q", removed)
 	}
+
 	whole, gone, err = p.list(t.Context())
 	if err != nil || len(whole)+len(gone) > 0 {
 		t.Errorf("there are %q, abandoned are %q: %v", whole, gone, err)
@@ -182,6 +190,7 @@ func TestPlace_InS3ABackupIsWholeOrNone(t *testing.T) {
 // A backup that was cut short in S3 is removed a day after it began, and not while it can still be written.
 func TestPrune_InS3(t *testing.T) {
 	t.Parallel()
+
 	p, _ := inS3(t)
 	ago := func(d time.Duration) string { return time.Now().Add(-d).UTC().Format(nameForm) }
 	made, yesterday, earlier, old := ago(0), ago(24*time.Hour-time.Minute), ago(24*time.Hour+time.Second), ago(50*time.Hour)
@@ -199,6 +208,7 @@ func TestPrune_InS3(t *testing.T) {
 		noError(t, object.Err)
 		left = append(left, object.Key)
 	}
+
 	slices.Sort(left)
 	if want := []string{"b/" + yesterday + "/redis-0.rdb", "b/" + made + "/backup.json", "b/notes/backup.json"}; !slices.Equal(left, want) {
 		t.Errorf("left are %q, want %q", left, want)
@@ -207,6 +217,7 @@ func TestPrune_InS3(t *testing.T) {
 
 func TestTake_RemovesOldOnesOnlyWhenToldHowManyToKeep(t *testing.T) {
 	t.Parallel()
+
 	for keep, want := range []int{5, 2} { // with the list of erasures
 		p := folderWith(t, "20250101T000000Z", "20250102T000000Z", "20250103T000000Z/")
 		_, err := p.Take(t.Context(), newEnv(t).OpenAs(stack.BackupUser), nil, Options{Keep: keep, Progress: quiet})
@@ -219,6 +230,7 @@ func TestTake_RemovesOldOnesOnlyWhenToldHowManyToKeep(t *testing.T) {
 
 func TestDue_GoesByTheNewestWholeBackup(t *testing.T) {
 	t.Parallel()
+
 	ago := func(d time.Duration) string { return time.Now().Add(-d).UTC().Format(nameForm) }
 	for name, c := range map[string]struct {
 		there []string
@@ -236,6 +248,7 @@ func TestDue_GoesByTheNewestWholeBackup(t *testing.T) {
 			t.Errorf("%s: due in %s (%v), want %s", name, left, err, c.want)
 		}
 	}
+
 	file := filepath.Join(t.TempDir(), "file")
 	noError(t, os.WriteFile(file, nil, 0o600))
 	if _, err := (&Place{dir: file}).Due(t.Context(), time.Hour); err == nil {
@@ -245,6 +258,7 @@ func TestDue_GoesByTheNewestWholeBackup(t *testing.T) {
 
 func TestRepeat_BeginsWhenDueAndAgainAfterAFailure(t *testing.T) {
 	t.Parallel()
+
 	p := folderWith(t)
 	synctest.Test(t, func(t *testing.T) {
 		p.make(t, time.Now().Add(-23*time.Hour).UTC().Format(nameForm)) // an hour is left
@@ -260,9 +274,12 @@ func TestRepeat_BeginsWhenDueAndAgainAfterAFailure(t *testing.T) {
 				cancel()
 				return ctx.Err()
 			}
+
 			p.make(t, time.Now().UTC().Format(nameForm))
+
 			return nil
 		}, func(text string) { said = append(said, text) })
+
 		if want := []string{"1h0m0s", "1h10m0s", "1h20m0s", "25h20m0s", "49h20m0s"}; !slices.Equal(at, want) {
 			t.Errorf("begun after %v, want %v", at, want)
 		}
@@ -275,6 +292,7 @@ func TestRepeat_BeginsWhenDueAndAgainAfterAFailure(t *testing.T) {
 // A place that cannot be listed may have a fresh one: none is made until that is known.
 func TestRepeat_MakesNothingWhereItCannotLook(t *testing.T) {
 	t.Parallel()
+
 	file := filepath.Join(t.TempDir(), "file")
 	noError(t, os.WriteFile(file, nil, 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -290,6 +308,7 @@ func TestOpenPlace_NamesWhatIsLacking(t *testing.T) {
 		t.Setenv(name, value)
 		t.Setenv(name+"_FILE", "")
 	}
+
 	p, err := OpenPlace("s3://bucket/a/b/")
 	if err != nil || p.bucket != "bucket" || p.prefix != "a/b/" {
 		t.Errorf("%+v, %v", p, err)
@@ -297,15 +316,18 @@ func TestOpenPlace_NamesWhatIsLacking(t *testing.T) {
 	if p, err := OpenPlace("s3://bucket"); err != nil || p.bucket != "bucket" || p.prefix != "" {
 		t.Errorf("%+v, %v", p, err)
 	}
+
 	for _, at := range []string{"s3://", "s3:///a"} {
 		if _, err := OpenPlace(at); err == nil || !strings.Contains(err.Error(), "bucket") {
 			t.Errorf("%s: %v", at, err)
 		}
 	}
+
 	t.Setenv("AWS_ENDPOINT_URL", "http://ho st")
 	if _, err := OpenPlace("s3://bucket"); err == nil {
 		t.Error("no URL is taken")
 	}
+
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	if _, err := OpenPlace("s3://bucket"); err == nil || !strings.Contains(err.Error(), "set AWS_ACCESS_KEY_ID, or AWS_ACCESS_KEY_ID_FILE") || strings.Contains(err.Error(), "geheim") {
 		t.Error(err)

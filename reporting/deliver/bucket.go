@@ -49,6 +49,7 @@ func openBucket(s TargetSettings, at, server *url.URL) (func(context.Context) (p
 	if err != nil {
 		return nil, err
 	}
+
 	client, err := minio.NewCore(server.Host, &minio.Options{
 		Creds: credentials.NewStaticV4(id, key, ""), Secure: server.Scheme == "https",
 		Region:          cmp.Or(at.Query().Get("region"), "us-east-1"),
@@ -58,10 +59,12 @@ func openBucket(s TargetSettings, at, server *url.URL) (func(context.Context) (p
 	if err != nil {
 		return nil, err
 	}
+
 	b := &bucket{
 		client: client, name: at.Host, prefix: strings.TrimPrefix(strings.Trim(at.Path, "/")+"/", "/"),
 		largestPut: largestPut, partSize: partSize,
 	}
+
 	return func(context.Context) (place, error) { return b, nil }, nil
 }
 
@@ -84,6 +87,7 @@ func (b *bucket) folders(ctx context.Context) ([]string, error) {
 			names = append(names, name)
 		}
 	}
+
 	return names, ctx.Err()
 }
 
@@ -107,6 +111,7 @@ func (b *bucket) write(ctx context.Context, name string, content *upload) error 
 	if isAnswer && answer.StatusCode == http.StatusPreconditionFailed {
 		return fmt.Errorf("%w: %w", fs.ErrExist, err)
 	}
+
 	return err
 }
 
@@ -143,6 +148,7 @@ func (b *bucket) putInParts(ctx context.Context, key string, content *upload) er
 	}
 
 	b.tidy(ctx, key)
+
 	return nil
 }
 
@@ -161,6 +167,7 @@ func (b *bucket) finishParts(ctx context.Context, key, id string, content *uploa
 	if err == nil {
 		return fs.ErrExist
 	}
+
 	if !hasCode(err, minio.NoSuchKey) {
 		return err
 	}
@@ -168,6 +175,7 @@ func (b *bucket) finishParts(ctx context.Context, key, id string, content *uploa
 	var options minio.PutObjectOptions
 	options.SetMatchETagExcept("*")
 	_, err = b.client.CompleteMultipartUpload(ctx, b.name, key, id, parts, options)
+
 	return err
 }
 
@@ -192,6 +200,7 @@ func (b *bucket) putPart(ctx context.Context, key, id string, number int, conten
 	if err != nil {
 		return minio.CompletePart{}, fmt.Errorf("part %d: %w", number, err)
 	}
+
 	return minio.CompletePart{PartNumber: number, ETag: sent.ETag, ChecksumSHA256: sent.ChecksumSHA256}, nil
 }
 
@@ -210,6 +219,7 @@ func (b *bucket) tidy(ctx context.Context, key string) {
 	if err != nil {
 		return
 	}
+
 	for _, upload := range found.Uploads {
 		if upload.Key == key {
 			b.abort(ctx, upload.Key, upload.UploadID)

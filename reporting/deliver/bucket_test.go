@@ -31,6 +31,7 @@ func (s *s3Server) wantParts(t *testing.T, uploads int) {
 
 func TestBucket_SendsALargeFileInParts(t *testing.T) {
 	t.Parallel()
+
 	s := fakeS3InParts(t)
 	files := theSet()
 	_, err := deliverTo(t.Context(), s.open(t), files)
@@ -53,20 +54,24 @@ func TestBucket_SendsALargeFileInParts(t *testing.T) {
 // The server compares a file, or a part of it, with the digest in a header.
 func TestBucket_GivesTheServerTheDigestOfWhatItSends(t *testing.T) {
 	t.Parallel()
+
 	digest := func(content string) string {
 		sum := sha256.Sum256([]byte(content))
 		return base64.StdEncoding.EncodeToString(sum[:])
 	}
+
 	part := strings.Repeat("0123456789abcde\n", 1<<16) // of the larger file, which has four and a line
 	inParts := map[string]string{
 		"orders.csv": digest("id;sum\n1;2\n"), "empty.csv": digest(""), "manifest.json": digest(manifest),
 		large + " 1": digest(part), large + " 2": digest(part), large + " 3": digest(part), large + " 4": digest(part),
 		large + " 5": digest("0123456789abcde\n"),
 	}
+
 	whole := map[string]string{
 		"orders.csv": digest("id;sum\n1;2\n"), "empty.csv": digest(""), "manifest.json": digest(manifest),
 		large: digest(strings.Repeat(part, 4) + "0123456789abcde\n"),
 	}
+
 	for _, c := range []struct {
 		server *s3Server
 		want   map[string]string
@@ -81,6 +86,7 @@ func TestBucket_GivesTheServerTheDigestOfWhatItSends(t *testing.T) {
 				given[name] = r.Header.Get("X-Amz-Checksum-Sha256")
 			}
 		}
+
 		c.server.before.Store(&note)
 
 		_, err := deliverTo(t.Context(), c.server.open(t), theSet())
@@ -95,6 +101,7 @@ func TestBucket_GivesTheServerTheDigestOfWhatItSends(t *testing.T) {
 // Wherever an upload is cut off, nothing is there under the file's name, and the next one leaves nothing behind.
 func TestBucket_AnUploadInPartsIsCutOff(t *testing.T) {
 	t.Parallel()
+
 	for _, at := range []int64{64 << 10, 1<<20 + 100, 2 << 20, 3<<20 + 7, 4<<20 + 1<<10} {
 		s := fakeS3InParts(t)
 		target, files := s.open(t), theSet()
@@ -106,6 +113,7 @@ func TestBucket_AnUploadInPartsIsCutOff(t *testing.T) {
 		if there := s.files(); len(there) != 1 {
 			t.Errorf("cut off after %d bytes, there are %q", at, slices.Sorted(maps.Keys(there)))
 		}
+
 		s.repair()
 		_, err = deliverTo(t.Context(), target, files)
 		must(t, err)
@@ -121,6 +129,7 @@ func TestBucket_AnUploadInPartsIsCutOff(t *testing.T) {
 // The server refuses a part, also the last request: the upload is ended at once.
 func TestBucket_EndsAnUploadThatFails(t *testing.T) {
 	t.Parallel()
+
 	for request, nth := range map[string]int{"PUT partNumber": 3, "POST uploadId": 1} {
 		s := fakeS3InParts(t)
 		s.onRequest(request, nth, func(r *http.Request) {
@@ -129,6 +138,7 @@ func TestBucket_EndsAnUploadThatFails(t *testing.T) {
 			query.Set("uploadId", query.Get("uploadId")+"0")
 			r.URL.RawQuery = query.Encode()
 		})
+
 		_, err := deliverTo(t.Context(), s.open(t), theSet())
 		if err == nil || len(s.unfinished(t)) > 0 || len(s.files()) != 1 {
 			t.Errorf("%s %d: %v; unfinished are %q", request, nth, err, s.unfinished(t))
@@ -147,6 +157,7 @@ func TestBucket_EndsAnUploadThatFails(t *testing.T) {
 // What is corrupted on its way is refused, and sent again later.
 func TestBucket_APartIsCorrupted(t *testing.T) {
 	t.Parallel()
+
 	s := fakeS3InParts(t)
 	target, files := s.open(t), theSet()
 	s.onRequest("PUT partNumber", 2, func(r *http.Request) {
@@ -157,13 +168,16 @@ func TestBucket_APartIsCorrupted(t *testing.T) {
 		body[12345] ^= 1
 		r.Body = io.NopCloser(strings.NewReader(string(body)))
 	})
+
 	_, err := deliverTo(t.Context(), target, files)
 	if !errors.Is(err, delivery.ErrUnavailable) || !strings.Contains(err.Error(), large+": part 2: ") {
 		t.Errorf("%v", err)
 	}
+
 	if len(s.files()) != 1 || len(s.unfinished(t)) > 0 {
 		t.Errorf("%d files, unfinished: %q", len(s.files()), s.unfinished(t))
 	}
+
 	_, err = deliverTo(t.Context(), target, files)
 	must(t, err)
 	if !maps.Equal(s.files(), whole(t, files)) {
@@ -174,6 +188,7 @@ func TestBucket_APartIsCorrupted(t *testing.T) {
 // Another process finishes the file while this one sends it, at any step: the file is there once, whoever sent it.
 func TestBucket_AnotherProcessFinishesTheSameFile(t *testing.T) {
 	t.Parallel()
+
 	for request, nth := range map[string]int{"POST uploads": 1, "PUT partNumber": 3, "POST uploadId": 1} {
 		for _, ignores := range []bool{true, false} {
 			s := fakeS3InParts(t)
@@ -185,6 +200,7 @@ func TestBucket_AnotherProcessFinishesTheSameFile(t *testing.T) {
 					t.Error(err)
 				}
 			})
+
 			said, err := deliverTo(t.Context(), target, files)
 			if want := []string{"orders.csv sent", large + " there", "empty.csv there", "manifest.json there"}; err != nil || !slices.Equal(said, want) {
 				t.Errorf("%s, %t: said %q and %v", request, ignores, said, err)
@@ -200,6 +216,7 @@ func TestBucket_AnotherProcessFinishesTheSameFile(t *testing.T) {
 // up to the last look.
 func TestBucket_KeepsAFileThatAppearsMeanwhile(t *testing.T) {
 	t.Parallel()
+
 	name := path.Join(month, large)
 	for request, ignores := range map[string]bool{"POST uploadId": false, "PUT partNumber": true} {
 		s := fakeS3InParts(t)
@@ -215,12 +232,14 @@ func TestBucket_KeepsAFileThatAppearsMeanwhile(t *testing.T) {
 // What processes left that were killed is removed with the next success; another file's upload stays.
 func TestBucket_RemovesWhatOthersLeft(t *testing.T) {
 	t.Parallel()
+
 	s := fakeS3InParts(t)
 	key := "closed/" + month + "/" + large
 	for _, one := range []string{key, key, key + ".old"} {
 		_, err := s.client.NewMultipartUpload(t.Context(), "books", one, minio.PutObjectOptions{})
 		must(t, err)
 	}
+
 	_, err := deliverTo(t.Context(), s.open(t), theSet())
 	must(t, err)
 	if left := s.unfinished(t); !slices.Equal(left, []string{key + ".old"}) {

@@ -58,6 +58,7 @@ func (s *Settings) Validate() error {
 	if _, err := time.Parse("15:04", s.Daily); err != nil && s.Daily != "" {
 		return errors.New("deliver.daily: want a time such as 07:00, or nothing")
 	}
+
 	for i, t := range s.Targets {
 		key := fmt.Sprintf("deliver.targets[%d]", i)
 		if !targetName.MatchString(t.Name) {
@@ -70,6 +71,7 @@ func (s *Settings) Validate() error {
 			return fmt.Errorf("%s.url: %w", key, err)
 		}
 	}
+
 	return nil
 }
 
@@ -80,6 +82,7 @@ func (s TargetSettings) parse() (at, server *url.URL, err error) {
 	if err != nil || at.Hostname() == "" || at.Fragment != "" || path.Clean("/"+at.Path) != "/"+strings.Trim(at.Path, "/") {
 		return nil, nil, errWant
 	}
+
 	query, user := at.Query(), at.User.Username()
 	switch _, password := at.User.Password(); {
 	case at.Scheme == "sftp" && user != "" && !password && at.RawQuery == "":
@@ -87,6 +90,7 @@ func (s TargetSettings) parse() (at, server *url.URL, err error) {
 	case at.Scheme != "s3" || at.User != nil || at.Port() != "":
 		return nil, nil, errWant
 	}
+
 	server, err = url.Parse(cmp.Or(query.Get("endpoint"), "https://s3.amazonaws.com"))
 	query.Del("endpoint")
 	query.Del("region")
@@ -94,6 +98,7 @@ func (s TargetSettings) parse() (at, server *url.URL, err error) {
 		server.Scheme != "https" && server.Scheme != "http" {
 		return nil, nil, errWant
 	}
+
 	return at, server, nil
 }
 
@@ -165,9 +170,11 @@ func Open(s TargetSettings) (*Target, error) {
 	} else if err == nil {
 		t.open, err = openFolder(s, at)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("deliver to %s: %w", s.Name, err)
 	}
+
 	return t, nil
 }
 
@@ -192,10 +199,12 @@ func (t *Target) Deliver(ctx context.Context, folder string, files []File, done 
 		if err == nil && !there {
 			sent, err = s.send(ctx, f)
 		}
+
 		if err == nil {
 			s.pause.Stop() // done takes the time that it needs
 			done(f, sent)
 		}
+
 		return err
 	})
 }
@@ -209,11 +218,13 @@ func (t *Target) Check(ctx context.Context, folder string, files []File) (wrong 
 			wrong = append(wrong, fmt.Sprintf("%s/%s at %s is not what was delivered.", folder, f.Name, t.Name))
 			return nil
 		}
+
 		if err == nil && !there {
 			wrong = append(wrong, fmt.Sprintf("%s/%s is missing at %s.", folder, f.Name, t.Name))
 		}
 		return err
 	})
+
 	return wrong, err
 }
 
@@ -237,14 +248,17 @@ func (t *Target) Read(ctx context.Context, folder, name string, maxSize int64) (
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
 		defer file.Close()
 
 		content, err = io.ReadAll(io.TeeReader(io.LimitReader(file, maxSize), s))
+
 		return err
 	})
+
 	return content, err
 }
 
@@ -271,6 +285,7 @@ func (t *Target) each(ctx context.Context, folder string, files []File, work fun
 			return fmt.Errorf("deliver to %s: %q: want a name of A-Z, a-z, 0-9, dots, _ and -", t.Name, f.Name)
 		}
 	}
+
 	return t.connected(ctx, folder, func(ctx context.Context, s session) error {
 		for _, f := range files {
 			s.pause.Reset(s.longestPause)
@@ -297,9 +312,11 @@ func (t *Target) connected(ctx context.Context, folder string, work func(context
 	} else {
 		err = work(ctx, s)
 	}
+
 	if err != nil {
 		return fmt.Errorf("deliver to %s: %w", t.Name, err)
 	}
+
 	return nil
 }
 
@@ -312,6 +329,7 @@ func (s session) holds(ctx context.Context, f File) (bool, error) {
 	case err != nil:
 		return false, err
 	}
+
 	defer content.Close()
 	hash := sha256.New()
 	if _, err := io.Copy(io.MultiWriter(hash, s), content); err != nil {
@@ -320,6 +338,7 @@ func (s session) holds(ctx context.Context, f File) (bool, error) {
 	if got := hex.EncodeToString(hash.Sum(nil)); got != f.SHA256 {
 		return false, fmt.Errorf("%w: its SHA-256 is %s, not %s", ErrDiffers, got, f.SHA256)
 	}
+
 	return true, nil
 }
 
@@ -331,27 +350,33 @@ func (s session) send(ctx context.Context, f File) (bool, error) {
 		return false, err
 	}
 	defer content.Close()
+
 	hash := sha256.New()
 	if err := errors.Join(os.Remove(content.Name()), f.Write(ctx, io.MultiWriter(content, hash))); err != nil {
 		return false, err
 	}
+
 	sum := hash.Sum(nil)
 	if hex.EncodeToString(sum) != f.SHA256 {
 		return false, fmt.Errorf("what would be delivered is not what was sealed: its SHA-256 is %x, not %s", sum, f.SHA256)
 	}
+
 	size, err := content.Seek(0, io.SeekEnd)
 	if err != nil {
 		return false, err
 	}
+
 	s.pause.Reset(s.longestPause)
 	err = s.write(ctx, path.Join(s.folder, f.Name), &upload{file: content, size: size, sum: sum, progress: s})
 	if !errors.Is(err, fs.ErrExist) {
 		return err == nil, err
 	}
+
 	there, err := s.holds(ctx, f)
 	if err == nil && !there {
 		err = &unavailable{errors.New("it was there and is no longer")}
 	}
+
 	return false, err
 }
 
@@ -368,10 +393,12 @@ func fault(ctx context.Context, err error) error {
 			return err
 		}
 	}
+
 	err = delivery.Foreign(err) // servers' answers are quoted
 	if passes(err) {
 		return &unavailable{err}
 	}
+
 	return err
 }
 
@@ -386,10 +413,13 @@ func passes(err error) bool {
 		return answer.StatusCode >= http.StatusInternalServerError || slices.Contains(passingStatuses, answer.StatusCode) ||
 			slices.Contains(passingCodes, answer.Code)
 	}
+
 	if _, refused := errors.AsType[*tls.CertificateVerificationError](err); refused {
 		return false
 	}
+
 	_, network := errors.AsType[net.Error](err)
+
 	return network || errors.Is(err, errStalled) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, sftp.ErrSSHFxConnectionLost)
 }

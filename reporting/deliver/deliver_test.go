@@ -71,6 +71,7 @@ func TestDeliver_PutsASetThereOnce(t *testing.T) {
 		if want := []string{"orders.csv sent", "payments.csv sent", "empty.csv sent", "manifest.json sent"}; err != nil || !slices.Equal(said, want) {
 			t.Errorf("said %q and %v", said, err)
 		}
+
 		want := whole(t, files)
 		if !maps.Equal(s.files(), want) {
 			t.Errorf("there are %v", slices.Sorted(maps.Keys(s.files())))
@@ -78,9 +79,11 @@ func TestDeliver_PutsASetThereOnce(t *testing.T) {
 		if wrong, err := target.Check(t.Context(), month, files); err != nil || wrong != nil {
 			t.Errorf("check: %q, %v", wrong, err)
 		}
+
 		for i := range files {
 			files[i].Write = func(context.Context, io.Writer) error { return errors.New("written again") }
 		}
+
 		said, err = deliverTo(t.Context(), target, files)
 		if want := []string{"orders.csv there", "payments.csv there", "empty.csv there", "manifest.json there"}; err != nil || !slices.Equal(said, want) {
 			t.Errorf("again: said %q and %v", said, err)
@@ -99,6 +102,7 @@ func TestTarget_ListsFoldersAndReadsFiles(t *testing.T) {
 		if err != nil || len(names) > 0 {
 			t.Fatalf("before anything was delivered: %q, %v", names, err)
 		}
+
 		_, err = deliverTo(t.Context(), target, theSet())
 		must(t, err)
 		s.put("2025-10-closing-000002/manifest.json", "another one")
@@ -142,11 +146,13 @@ func TestDeliver_GoesOnWhereItWasCutOff(t *testing.T) {
 		if text := fmt.Sprint(err); !strings.Contains(text, target.Name+": "+month+"/payments.csv: ") {
 			t.Errorf("the error names neither target nor file: %s", text)
 		}
+
 		for name := range s.files() {
 			if base := path.Base(name); base != "orders.csv" && !strings.HasPrefix(base, "payments.csv.part-") {
 				t.Errorf("cut off, and %s is there", name)
 			}
 		}
+
 		s.repair()
 		said, err = deliverTo(t.Context(), target, files)
 		if want := []string{"orders.csv there", "payments.csv sent", "empty.csv sent", "manifest.json sent"}; err != nil || !slices.Equal(said, want) {
@@ -166,10 +172,12 @@ func TestDeliver_KeepsAFileOfOtherContent(t *testing.T) {
 		if _, err := deliverTo(t.Context(), target, files); !errors.Is(err, ErrDiffers) || errors.Is(err, delivery.ErrUnavailable) || !strings.Contains(err.Error(), changed) {
 			t.Errorf("%v", err)
 		}
+
 		there := s.files()
 		if _, finished := there[path.Join(month, "manifest.json")]; finished || there[changed] != "changed" {
 			t.Errorf("manifest: %t, the file: %q", finished, there[changed])
 		}
+
 		wrong, err := target.Check(t.Context(), month, files)
 		if err != nil || len(wrong) != 2 || !strings.Contains(wrong[0], changed+" at "+target.Name+" is not what was") || !strings.Contains(wrong[1], "manifest.json is missing") {
 			t.Errorf("check: %q, %v", wrong, err)
@@ -192,6 +200,7 @@ func TestDeliver_TwoAtOnceMakeOneSet(t *testing.T) {
 				return f.Write(ctx, w)
 			}
 		}
+
 		var said [2][]string
 		var both sync.WaitGroup
 		for i := range said {
@@ -207,6 +216,7 @@ func TestDeliver_TwoAtOnceMakeOneSet(t *testing.T) {
 				}
 			})
 		}
+
 		both.Wait()
 		sent := 0
 		for _, line := range slices.Concat(said[:]...) {
@@ -214,6 +224,7 @@ func TestDeliver_TwoAtOnceMakeOneSet(t *testing.T) {
 				sent++
 			}
 		}
+
 		if sent != len(files) || !maps.Equal(s.files(), want) {
 			t.Errorf("%d were sent: %q; there are %v", sent, said, slices.Sorted(maps.Keys(s.files())))
 		}
@@ -265,6 +276,7 @@ func TestDeliver_SendsNoManifestAfterAFailure(t *testing.T) {
 
 func TestDeliver_RefusesNamesThatLeadElsewhere(t *testing.T) {
 	t.Parallel()
+
 	target := &Target{Name: "erp", LongestPause: longestPause, open: func(context.Context) (place, error) { return nil, errors.New("connected") }}
 	for _, name := range []string{"", ".", "..", "../a", "a/b", `a\b`, "a\x00", ".a", "a b", "ä", strings.Repeat("a", 201)} {
 		for _, err := range []error{
@@ -290,9 +302,11 @@ func testFailures(t *testing.T, failures map[string]failure) {
 		if err == nil {
 			_, err = deliverTo(t.Context(), target, theSet())
 		}
+
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "deliver to "+c.settings.Name+": ") || errors.Is(err, delivery.ErrUnavailable) != c.passes {
 			t.Errorf("%s: %v", name, err)
 		}
+
 		if strings.Contains(fmt.Sprint(err), "geheim") || strings.Contains(fmt.Sprint(err), "PRIVATE") {
 			t.Errorf("%s: a secret is shown: %v", name, err)
 		}
@@ -311,6 +325,7 @@ func (s *server) with(t *testing.T, of, secret, old, replacement string) TargetS
 
 func TestDeliver_SaysWhatIsWrongWithS3(t *testing.T) {
 	t.Parallel()
+
 	s := fakeS3(t)
 	stranger := httptest.NewUnstartedServer(nil)
 	stranger.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -327,6 +342,7 @@ func TestDeliver_SaysWhatIsWrongWithS3(t *testing.T) {
 
 func TestDeliver_SaysWhatIsWrongWithSFTP(t *testing.T) {
 	t.Parallel()
+
 	s := goSFTP(t)
 	other, stranger := newKey(t)
 	blocked := t.TempDir()
@@ -341,6 +357,7 @@ func TestDeliver_SaysWhatIsWrongWithSFTP(t *testing.T) {
 		"a file in its way":  {s.with(t, "", "", s.url[len("sftp://me@%s"):], blocked), "not a directory", false},
 		"no folder possible": {s.with(t, "", "", s.url[len("sftp://me@%s"):], "/proc/books"), "make /proc/books", false},
 	})
+
 	s.after(0, cut)
 	testFailures(t, map[string]failure{"cut off": {s.settings(t), "ssh: handshake failed: ", true}})
 }
@@ -348,6 +365,7 @@ func TestDeliver_SaysWhatIsWrongWithSFTP(t *testing.T) {
 // A server signs with an RSA key by SHA-2; the key's own name stands for SHA-1, which none offers any more.
 func TestTrust_AsksForRSAWithSHA2(t *testing.T) {
 	t.Parallel()
+
 	key, err := ssh.NewPublicKey(&rsa.PublicKey{N: new(big.Int).SetBit(big.NewInt(1), 2047, 1), E: 65_537})
 	must(t, err)
 	var config ssh.ClientConfig
@@ -361,6 +379,7 @@ func TestTrust_AsksForRSAWithSHA2(t *testing.T) {
 
 func TestValidate_NamesTheFirstWrongKey(t *testing.T) {
 	t.Parallel()
+
 	for url, fine := range map[string]bool{
 		"s3://books": true, "s3://books/": true, "s3://books/a/b/": true, "s3://books/a?endpoint=https://host:9000&region=eu-1": true, "s3://books?endpoint=http://[::1]:1/": true,
 		"sftp://me@host": true, "sftp://me@host:2222/a/b": true, "sftp://me@[::1]:22/a": true,
@@ -374,6 +393,7 @@ func TestValidate_NamesTheFirstWrongKey(t *testing.T) {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
+
 	for want, names := range map[string][]string{"": {"erp", "erp-2"}, "deliver.targets[1].name: erp is there twice": {"erp", "erp"}, "deliver.targets[0].name: want ": {"Erp"}, "deliver.targets[1].name: want ": {"erp", ""}} {
 		var s Settings
 		for _, name := range names {
@@ -388,6 +408,7 @@ func TestValidate_NamesTheFirstWrongKey(t *testing.T) {
 // What a server answers is quoted, but not without end, and decides all the same whether it may pass.
 func TestFault_CutsWhatTheServerSays(t *testing.T) {
 	t.Parallel()
+
 	foreign := strings.Repeat("x\xff\x00\r\n", 12_000)
 	for _, c := range []struct {
 		status int
@@ -423,6 +444,7 @@ func TestFault_CutsWhatTheServerSays(t *testing.T) {
 			t.Errorf("%d %.20q may pass: %t, want %t", c.status, c.code, !c.passes, c.passes)
 		}
 	}
+
 	for cause, passes := range map[error]bool{
 		io.EOF: true, io.ErrUnexpectedEOF: true, sftp.ErrSSHFxConnectionLost: true, fs.ErrPermission: false,
 	} {

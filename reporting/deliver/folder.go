@@ -35,11 +35,13 @@ func openFolder(s TargetSettings, at *url.URL) (func(context.Context) (place, er
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.variable("SSH_KEY"), err)
 	}
+
 	addr := net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), "22"))
 	config := &ssh.ClientConfig{User: at.User.Username(), Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}}
 	if err := trust(config, addr, hosts); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.variable("KNOWN_HOSTS"), err)
 	}
+
 	return func(ctx context.Context) (place, error) { return connect(ctx, addr, path.Clean("/"+at.Path), config) }, nil
 }
 
@@ -50,25 +52,30 @@ func trust(config *ssh.ClientConfig, addr, hosts string) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = file.WriteString(hosts)
 	known, malformed := knownhosts.New(file.Name())
 	if err := errors.Join(err, malformed, file.Close(), os.Remove(file.Name())); err != nil {
 		return err
 	}
+
 	config.HostKeyCallback = func(host string, remote net.Addr, key ssh.PublicKey) error {
 		if err := known(host, remote, key); err != nil {
 			return fmt.Errorf("the host key of %s, %s %s, is not among the known ones: %w", host, key.Type(), ssh.FingerprintSHA256(key), err)
 		}
 		return nil
 	}
+
 	nobodys, err := ssh.NewPublicKey(ed25519.PublicKey(make([]byte, ed25519.PublicKeySize)))
 	if err != nil {
 		return err
 	}
+
 	listed, _ := errors.AsType[*knownhosts.KeyError](known(addr, &net.TCPAddr{}, nobodys))
 	if listed == nil || len(listed.Want) == 0 {
 		return fmt.Errorf("no key of %s is listed", addr)
 	}
+
 	for _, one := range listed.Want {
 		kind := one.Key.Type()
 		if kind == ssh.KeyAlgoRSA {
@@ -77,6 +84,7 @@ func trust(config *ssh.ClientConfig, addr, hosts string) error {
 		}
 		config.HostKeyAlgorithms = append(config.HostKeyAlgorithms, kind)
 	}
+
 	return nil
 }
 
@@ -87,6 +95,7 @@ func connect(ctx context.Context, addr, root string, config *ssh.ClientConfig) (
 	if err != nil {
 		return nil, err
 	}
+
 	context.AfterFunc(ctx, func() { connection.Close() })
 	secured, channels, requests, err := ssh.NewClientConn(connection, addr, config)
 	if err != nil {
@@ -96,6 +105,7 @@ func connect(ctx context.Context, addr, root string, config *ssh.ClientConfig) (
 	if err != nil {
 		return nil, fmt.Errorf("SFTP: %w", err)
 	}
+
 	return &folder{client, root}, nil
 }
 
@@ -112,6 +122,7 @@ func (f *folder) folders(context.Context) ([]string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", f.root, err)
 	}
@@ -122,6 +133,7 @@ func (f *folder) folders(context.Context) ([]string, error) {
 			names = append(names, e.Name())
 		}
 	}
+
 	return names, nil
 }
 
@@ -132,19 +144,23 @@ func (f *folder) write(_ context.Context, name string, content *upload) error {
 	if err := f.client.MkdirAll(path.Dir(at)); err != nil {
 		return fmt.Errorf("make %s: %w", path.Dir(at), err)
 	}
+
 	part := at + partSuffix + rand.Text()
 	file, err := f.client.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return fmt.Errorf("create %s: %w", part, err)
 	}
 	defer func() { _ = f.client.Remove(part) }()
+
 	_, err = file.ReadFromWithConcurrency(content.reader(), concurrentWrites)
 	if _, supported := f.client.HasExtension("fsync@openssh.com"); err == nil && supported {
 		err = file.Sync()
 	}
+
 	if err = cmp.Or(err, file.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", part, err)
 	}
+
 	for _, publish := range []func(from, to string) error{f.client.Link, f.client.Rename} {
 		if err = publish(part, at); err == nil {
 			f.tidy(at)
@@ -154,6 +170,7 @@ func (f *folder) write(_ context.Context, name string, content *upload) error {
 			return fmt.Errorf("%w: %w", fs.ErrExist, err)
 		}
 	}
+
 	return fmt.Errorf("rename %s: %w", part, err)
 }
 

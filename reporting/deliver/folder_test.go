@@ -30,14 +30,17 @@ func (s *syncing) Write(answer []byte) (int, error) {
 	if s.isGreeted {
 		return s.Channel.Write(answer)
 	}
+
 	s.isGreeted = true
 	greeting := slices.Clone(answer)
 	for _, text := range []string{fsyncExtension, "1"} {
 		greeting = binary.BigEndian.AppendUint32(greeting, uint32(len(text)))
 		greeting = append(greeting, text...)
 	}
+
 	binary.BigEndian.PutUint32(greeting, uint32(len(greeting)-4))
 	_, err := s.Channel.Write(greeting)
+
 	return len(answer), err
 }
 
@@ -58,6 +61,7 @@ func (s *syncing) readRequest() error {
 	if _, err := io.ReadFull(s.Channel, length[:]); err != nil {
 		return err
 	}
+
 	request := make([]byte, binary.BigEndian.Uint32(length[:]))
 	if _, err := io.ReadFull(s.Channel, request); err != nil {
 		return err
@@ -73,14 +77,17 @@ func (s *syncing) readRequest() error {
 			request = slices.Concat([]byte{setAttributes}, request[1:5], rest, []byte{0, 0, 0, 0})
 		}
 	}
+
 	s.requests.Write(binary.BigEndian.AppendUint32(nil, uint32(len(request))))
 	s.requests.Write(request)
+
 	return nil
 }
 
 // A file is on the server's disk before it gets its name: after a crash of the server it is whole or not there.
 func TestFolder_IsOnTheDiskBeforeItHasItsName(t *testing.T) {
 	t.Parallel()
+
 	var mu sync.Mutex
 	var asked []string
 	s := sftpBehind(t, func(channel ssh.Channel) io.ReadWriteCloser {
@@ -105,6 +112,7 @@ func TestFolder_IsOnTheDiskBeforeItHasItsName(t *testing.T) {
 // file stays.
 func TestFolder_RemovesWhatOthersLeftOfItsFile(t *testing.T) {
 	t.Parallel()
+
 	s := goSFTP(t)
 	const left, other = month + "/orders.csv.part-LEFT", month + "/payments.csv.part-OTHER"
 	s.put(left, "half of it")

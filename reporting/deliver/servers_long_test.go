@@ -111,6 +111,7 @@ func versitygw(t *testing.T) (*server, *process) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
+
 	files := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(files, "books"), 0o700))
 	p := &process{addr: stack.FreeAddr(), path: filepath.Join(dir, path.Base(pkg))}
@@ -118,6 +119,7 @@ func versitygw(t *testing.T) (*server, *process) {
 	p.start(t)
 	t.Cleanup(func() { p.kill() })
 	s := &server{front: newFront(t, p.addr), url: "s3://books/closed?endpoint=http://%s", secrets: map[string]string{"KEY_ID": "me", "SECRET": "geheim-geheim"}}
+
 	return onFolder(t, s, filepath.Join(files, "books", "closed")), p
 }
 
@@ -139,21 +141,25 @@ func sshd(t *testing.T, options string) (*server, *process) {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 		return filepath.Join(dir, name)
 	}
+
 	me, err := user.Current()
 	must(t, err)
 	if me.Uid == "0" { // its package makes it at the start of the system
 		must(t, os.MkdirAll("/run/sshd", 0o755))
 	}
+
 	p := &process{addr: stack.FreeAddr(), path: "/usr/sbin/sshd"}
 	other := write("rsa", "")
 	must(t, os.Remove(other))
 	if out, err := exec.Command("ssh-keygen", "-q", "-t", "rsa", "-N", "", "-f", other).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	config := write("config", strings.Join([]string{
 		"ListenAddress " + p.addr, "HostKey " + other, "HostKey " + write("host", hostPEM+"\n"), "AuthorizedKeysFile " + write("authorized", string(ssh.MarshalAuthorizedKey(mine.PublicKey()))),
 		"StrictModes no", "PidFile none", "PasswordAuthentication no", "KbdInteractiveAuthentication no", "Subsystem sftp internal-sftp " + options, "",
 	}, "\n"))
+
 	p.args = []string{"-D", "-e", "-f", config}
 	p.start(t)
 	t.Cleanup(func() { p.kill() })
@@ -161,11 +167,13 @@ func sshd(t *testing.T, options string) (*server, *process) {
 	must(t, os.Mkdir(books, 0o700))
 	s := &server{front: newFront(t, p.addr), url: "sftp://" + me.Username + "@%s" + books}
 	s.secrets = map[string]string{"SSH_KEY": private, "KNOWN_HOSTS": knownhosts.Line([]string{s.addr}, host.PublicKey())}
+
 	return onFolder(t, s, books), p
 }
 
 func TestDeliver_GoesOnAfterTheServersDeath(t *testing.T) {
 	t.Parallel()
+
 	for name, start := range processes {
 		s, p := start(t)
 		target, files := s.open(t), theSet()
@@ -181,6 +189,7 @@ func TestDeliver_GoesOnAfterTheServersDeath(t *testing.T) {
 		if _, err := deliverTo(t.Context(), target, files); !errors.Is(err, delivery.ErrUnavailable) {
 			t.Errorf("%s is gone: %v", name, err)
 		}
+
 		p.start(t)
 		s.repair()
 		said, err = deliverTo(t.Context(), target, files)
@@ -195,6 +204,7 @@ func TestDeliver_GoesOnAfterTheServersDeath(t *testing.T) {
 
 func TestDeliver_SaysWhatServersRefuse(t *testing.T) {
 	t.Parallel()
+
 	gateway, _ := versitygw(t)
 	shell, _ := sshd(t, "")
 	readOnly, _ := sshd(t, "-R")
@@ -213,6 +223,7 @@ func TestDeliver_SaysWhatServersRefuse(t *testing.T) {
 // A server that checks signatures and digests puts the parts together, and keeps what is there.
 func TestBucket_PartsArriveAtAServerThatChecksThem(t *testing.T) {
 	t.Parallel()
+
 	s, _ := versitygwInParts(t)
 	content := strings.Repeat("0123456789abcde\n", 13<<16)
 	files := []File{file("large.csv", content), file("manifest.json", manifest)}
@@ -222,6 +233,7 @@ func TestBucket_PartsArriveAtAServerThatChecksThem(t *testing.T) {
 			t.Errorf("said %q and %v", said, err)
 		}
 	}
+
 	if got := s.files()[path.Join(month, "large.csv")]; got != content {
 		t.Errorf("%d bytes are there", len(got))
 	}
@@ -266,6 +278,7 @@ func TestDeliver_NeedsLittleMemory(t *testing.T) {
 			}
 			return nil
 		}}
+
 		hash := sha256.New()
 		must(t, f.Write(t.Context(), hash))
 		f.SHA256 = hex.EncodeToString(hash.Sum(nil))
@@ -281,12 +294,14 @@ func TestDeliver_NeedsLittleMemory(t *testing.T) {
 				peak = now
 			}
 		}
+
 		s.passes.Store(&sample)
 		said, err := deliverTo(t.Context(), s.open(t), []File{f})
 		s.passes.Store(nil)
 		if err != nil || !slices.Equal(said, []string{"large.csv sent"}) {
 			t.Errorf("%s: said %q and %v", name, said, err)
 		}
+
 		grown := int64(peak.HeapAlloc) - int64(before.HeapAlloc)
 		t.Logf("%s: %d kB more at most", name, grown>>10)
 		if grown > 20<<20 {
@@ -298,12 +313,15 @@ func TestDeliver_NeedsLittleMemory(t *testing.T) {
 // A server that takes no more loses its connection after a minute.
 func TestDeliver_EndsWithoutProgress(t *testing.T) {
 	t.Parallel()
+
 	for name, start := range servers {
 		if name == "versitygw" || strings.HasPrefix(name, "sshd") {
 			continue
 		}
+
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			s, done := start(t), make(chan struct{})
 			t.Cleanup(func() { close(done) })
 			s.after(1<<20, func(_, _ net.Conn) { <-done })

@@ -79,6 +79,7 @@ func (s *server) open(t *testing.T) *Target {
 		bucket := opened.(*bucket)
 		bucket.largestPut, bucket.partSize = s.partSize, s.partSize
 	}
+
 	return target
 }
 
@@ -107,6 +108,7 @@ func newFront(t *testing.T, to string) *front {
 			go f.pass(down)
 		}
 	})
+
 	return f
 }
 
@@ -127,18 +129,22 @@ func (f *front) pass(down net.Conn) {
 		return
 	}
 	defer up.Close()
+
 	go func() { io.Copy(down, up); down.Close() }()
 	for b := make([]byte, 16<<10); ; {
 		n, err := down.Read(b)
 		if err != nil {
 			return
 		}
+
 		if f.left.Add(-int64(n)) < 0 {
 			(*f.do.Load())(down, up)
 		}
+
 		if passes := f.passes.Load(); passes != nil {
 			(*passes)()
 		}
+
 		if _, err := up.Write(b[:n]); err != nil {
 			return
 		}
@@ -157,6 +163,7 @@ func folderFiles(t *testing.T, dir string) map[string]string {
 		files[name] = string(content)
 		return err
 	}))
+
 	return files
 }
 
@@ -208,8 +215,10 @@ func fakeS3(t *testing.T) *s3Server {
 				return
 			}
 		}
+
 		store.ServeHTTP(w, r)
 	}))
+
 	t.Cleanup(listener.Close)
 	addr := listener.Listener.Addr().String()
 	var err error
@@ -230,6 +239,7 @@ func fakeS3(t *testing.T) *s3Server {
 				must(t, err)
 				files[strings.TrimPrefix(one.Key, "closed/")] = string(content)
 			}
+
 			return files
 		},
 		put: func(name, content string) {
@@ -237,6 +247,7 @@ func fakeS3(t *testing.T) *s3Server {
 			must(t, err)
 		},
 	}
+
 	return s
 }
 
@@ -291,10 +302,12 @@ func (s *s3Server) unfinished(t *testing.T) (keys []string) {
 	if hasCode(err, minio.NoSuchUpload) { // there never were any
 		return nil
 	}
+
 	must(t, err)
 	for _, upload := range found.Uploads {
 		keys = append(keys, upload.Key)
 	}
+
 	return keys
 }
 
@@ -307,6 +320,7 @@ func newKey(t *testing.T) (ssh.Signer, string) {
 	must(t, err)
 	block, err := ssh.MarshalPrivateKey(private, "")
 	must(t, err)
+
 	return signer, strings.TrimSpace(string(pem.EncodeToMemory(block)))
 }
 
@@ -325,6 +339,7 @@ func sftpBehind(t *testing.T, serve func(ssh.Channel) io.ReadWriteCloser) *serve
 		}
 		return nil, nil
 	}}
+
 	config.AddHostKey(host)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -338,9 +353,11 @@ func sftpBehind(t *testing.T, serve func(ssh.Channel) io.ReadWriteCloser) *serve
 			go serveSFTP(connection, config, serve)
 		}
 	}()
+
 	dir := t.TempDir()
 	s := &server{front: newFront(t, l.Addr().String()), url: "sftp://me@%s" + dir + "/closed/months"}
 	s.secrets = map[string]string{"SSH_KEY": private, "KNOWN_HOSTS": knownhosts.Line([]string{s.addr}, host.PublicKey())}
+
 	return onFolder(t, s, filepath.Join(dir, "closed", "months"))
 }
 
@@ -350,17 +367,20 @@ func serveSFTP(connection net.Conn, config *ssh.ServerConfig, serve func(ssh.Cha
 	if err != nil {
 		return
 	}
+
 	go ssh.DiscardRequests(requests)
 	for offered := range channels {
 		channel, requests, err := offered.Accept()
 		if err != nil {
 			return
 		}
+
 		go func() {
 			for r := range requests {
 				r.Reply(r.Type == "subsystem", nil)
 			}
 		}()
+
 		go func() {
 			defer channel.Close()
 			if s, err := sftp.NewServer(serve(channel)); err == nil {

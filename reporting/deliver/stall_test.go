@@ -39,6 +39,7 @@ func (p *slowPlace) write(ctx context.Context, _ string, content *upload) error 
 			return err
 		}
 	}
+
 	return pass(ctx, p.writing)
 }
 
@@ -58,6 +59,7 @@ func pass(ctx context.Context, d time.Duration) error {
 // file, or for what is noted of it, is not the target's.
 func TestDeliver_GivesUpOnATargetThatStalls(t *testing.T) {
 	t.Parallel()
+
 	const short, long = 59 * time.Second, 61 * time.Second
 	for _, c := range []struct {
 		what    string

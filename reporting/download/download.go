@@ -48,6 +48,7 @@ func (s *Settings) Validate() error {
 	case s.Longest < s.Stall:
 		return errors.New("download.longest: want at least download.stall")
 	}
+
 	return nil
 }
 
@@ -83,6 +84,7 @@ func (d *Downloads) serve(w http.ResponseWriter, r *http.Request) {
 		d.refuse(w, r, err)
 		return
 	}
+
 	if r.Method == http.MethodHead { // the headers of GET but the length, once ClickHouse answers
 		if err := d.archive.Ping(r.Context()); err != nil {
 			d.refuse(w, r, err)
@@ -92,11 +94,13 @@ func (d *Downloads) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		return
 	}
+
 	leave, err := d.slots.take(auth.IdentityOf(r.Context()).Name)
 	if err != nil {
 		d.refuse(w, r, err)
 		return
 	}
+
 	defer leave()
 	d.metrics.running.Inc()
 	defer d.metrics.running.Dec()
@@ -123,12 +127,14 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 		}
 		defer func() { _ = file.Close() }() // nothing of it is wanted any more
 	}
+
 	t := newTransfer(w, d.settings.Stall, q.setHeaders)
 	rows, err := d.write(ctx, q, t, file)
 	if delivery.CodeOf(err) == delivery.CodeValidationFailed {
 		d.refuse(w, r, err)
 		return
 	}
+
 	result, took := resultOf(r.Context(), ctx, t, err), time.Since(began)
 	name, format := q.report.Name, q.format.Name
 	d.metrics.downloads.WithLabelValues(name, format, result).Inc()
@@ -139,6 +145,7 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 	if err != nil {
 		log.Warn("download ended early", "error", err)
 	}
+
 	switch {
 	case err == nil:
 		d.metrics.seconds.WithLabelValues(name, format).Observe(took.Seconds())
@@ -150,6 +157,7 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 		err = &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: slotRetryAfter,
 			Message: "the report takes too long; ask for a shorter period"}
 	}
+
 	d.answer(w, r, err)
 }
 
@@ -160,6 +168,7 @@ func (d *Downloads) write(ctx context.Context, q *request, t *transfer, file *os
 	if file != nil {
 		out = file
 	}
+
 	var packed *gzip.Writer
 	if q.compressed {
 		if packed, err = gzip.NewWriterLevel(out, gzip.BestSpeed); err != nil {
@@ -167,6 +176,7 @@ func (d *Downloads) write(ctx context.Context, q *request, t *transfer, file *os
 		}
 		out = packed
 	}
+
 	summary, err := q.report.Run(ctx, d.archive, q.params, q.format.Sink(out), func(n int64) { rows = n })
 	switch wrong := (reports.ParamErrors)(nil); {
 	case errors.As(err, &wrong):
@@ -178,12 +188,15 @@ func (d *Downloads) write(ctx context.Context, q *request, t *transfer, file *os
 	case packed != nil:
 		err = packed.Close()
 	}
+
 	if err == nil && file != nil {
 		err = t.copyWhole(file)
 	}
+
 	if err == nil {
 		err = t.finish()
 	}
+
 	return rows, err
 }
 
@@ -234,8 +247,10 @@ func (s *slots) take(user string) (leave func(), err error) {
 		return nil, &delivery.Error{Code: delivery.CodeServiceUnavailable, RetryAfter: slotRetryAfter,
 			Message: "too many downloads are in progress"}
 	}
+
 	s.taken++
 	s.by[user]++
+
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -27,6 +27,7 @@ func (e *env) written(name string, format *reports.Format, values reports.Values
 	var b bytes.Buffer
 	_, err = report.Run(e.T.Context(), e.Archive, params, format.Sink(&b), nil)
 	must(e.T, err)
+
 	return b.Bytes()
 }
 
@@ -34,6 +35,7 @@ func (e *env) written(name string, format *reports.Format, values reports.Values
 //rule:finance/csv-in-utf-8-with-bom finance/downloads-get-panel-reports-name-.-csv-xlsx-json-from-to
 func TestDownload_IsTheReportInEveryFormat(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.insertOrders(300)
 	period := reports.Values{From: "2026-11-01", To: "2026-11-30"}
@@ -53,6 +55,7 @@ func TestDownload_IsTheReportInEveryFormat(t *testing.T) {
 			if c.query != "" && i > 0 {
 				continue // all reports are asked for alike
 			}
+
 			t.Run(report.Name+c.file+c.query, func(t *testing.T) {
 				a := e.client.For(t).With(panelenv.As("finance")).Page("/reports/" + report.Name + c.extension + november + c.query)
 				a.Carries(map[string]string{"Content-Type": c.format.ContentType, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Content-Encoding": "",
@@ -64,6 +67,7 @@ func TestDownload_IsTheReportInEveryFormat(t *testing.T) {
 					}
 					return
 				}
+
 				if a.Text != string(want) {
 					t.Errorf("%.200s…\nwant\n%.200s…", a.Text, want)
 				}
@@ -95,12 +99,14 @@ func unzip(t *testing.T, workbook string) string {
 		_, err = io.Copy(&b, content)
 		must(t, err)
 	}
+
 	return passing.ReplaceAllString(b.String(), "")
 }
 
 //rule:finance/downloads-get-panel-reports-name-.-csv-xlsx-json-from-to
 func TestDownload_NarrowsByAccountFleetAndStore(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.insertOrders(2100)
 	one := func(sql string) string { return strings.TrimSpace(e.ClickHouse.Exec(t, sql)) }
@@ -119,6 +125,7 @@ func TestDownload_NarrowsByAccountFleetAndStore(t *testing.T) {
 			t.Errorf("%s: %d rows, want %d", c.query, rows, c.rows)
 		}
 	}
+
 	for before := (reports.Day)(0); before != reports.DayOf(time.Now()); { // again if midnight came between
 		before = reports.DayOf(time.Now())
 		a := e.ask("GET", "/reports/order-ledger.csv", "finance").Want(200)
@@ -130,6 +137,7 @@ func TestDownload_NarrowsByAccountFleetAndStore(t *testing.T) {
 
 func TestDownload_SaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	ledger := "/reports/order-ledger.csv"
 	for _, c := range []struct {
@@ -173,6 +181,7 @@ func TestDownload_SaysWhatIsWrong(t *testing.T) {
 				Message string
 				Data    struct{ ErrorCode string }
 			}
+
 			if err := json.Unmarshal([]byte(a.Text), &envelope); err != nil || envelope.Success || envelope.Message == "" || envelope.Data.ErrorCode == "" {
 				t.Errorf("%s, %v", a.Text, err)
 			}
@@ -182,6 +191,7 @@ func TestDownload_SaysWhatIsWrong(t *testing.T) {
 
 func TestDownload_IsCompressedWhenAskedFor(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.insertOrders(5000)
 	plain := e.ask("GET", "/reports/order-ledger.csv"+november, "finance").Want(200).Carries(map[string]string{"Vary": "Accept-Encoding", "Content-Encoding": ""})
@@ -193,12 +203,14 @@ func TestDownload_IsCompressedWhenAskedFor(t *testing.T) {
 	if string(text) != plain.Text {
 		t.Errorf("%d bytes, want %d", len(text), len(plain.Text))
 	}
+
 	e.ask("GET", "/reports/order-ledger.xlsx"+november, "finance", "Accept-Encoding: gzip").Want(200, "PK").
 		Carries(map[string]string{"Content-Encoding": "", "Vary": ""})
 }
 
 func TestDownload_AnswersHEADWithoutReadingTheReport(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.insertOrders(100)
 	for _, file := range []string{"order-ledger.csv", "exceptions.json", "fleet-statement.xlsx"} {
@@ -211,6 +223,7 @@ func TestDownload_AnswersHEADWithoutReadingTheReport(t *testing.T) {
 			t.Errorf("a body of %d bytes", len(head.Text))
 		}
 	}
+
 	e.ask("HEAD", "/reports/order-ledger.pdf", "finance").Want(404)
 	e.ask("HEAD", "/reports/order-ledger.csv?from=x", "finance").Want(422)
 	e.ask("HEAD", "/reports/order-ledger.csv", "").Want(401)
@@ -219,6 +232,7 @@ func TestDownload_AnswersHEADWithoutReadingTheReport(t *testing.T) {
 
 func TestSettings_AreChecked(t *testing.T) {
 	t.Parallel()
+
 	good := Settings{AtOnce: 4, AtOnceEach: 2, Stall: time.Minute, Longest: time.Hour}
 	must(t, good.Validate())
 	for want, change := range map[string]func(*Settings){

@@ -30,11 +30,13 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		err = os.Setenv("TMPDIR", dir)
 	}
+
 	code := testserver.Run(m)
 	if left, listErr := os.ReadDir(dir); err != nil || listErr != nil || len(left) > 0 {
 		fmt.Fprintln(os.Stderr, "temporary files:", err, listErr, left)
 		code = 1
 	}
+
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
@@ -116,6 +118,7 @@ func (e *env) request(line string) net.Conn {
 	e.T.Cleanup(func() { conn.Close() })
 	_, err = fmt.Fprintf(conn, "%s\r\nHost: panel\r\n%s\r\n\r\n", line, panelenv.As("finance"))
 	must(e.T, err)
+
 	return conn
 }
 
@@ -134,6 +137,7 @@ func (e *env) ended(result string) (n float64) {
 			}
 		}
 	}
+
 	return n
 }
 

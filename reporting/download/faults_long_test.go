@@ -24,6 +24,7 @@ func TestDownload_OutlivesAKilledClickHouse(t *testing.T) {
 	if _, err = io.Copy(io.Discard, resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the body ended with %v", err)
 	}
+
 	resp.Body.Close()
 	e.Await("the download is counted as cut", func() bool { return e.ended(resultCut) == 1 })
 	c.Start(t)
@@ -37,6 +38,7 @@ func TestDownload_OutlivesAKilledClickHouse(t *testing.T) {
 	if resp.StatusCode != 503 || resp.Header.Get("Content-Type") != "application/json" || e.ended(resultUnavailable) != 1 {
 		t.Errorf("%+v, %v are counted as unavailable", resp, e.ended(resultUnavailable))
 	}
+
 	c.Start(t)
 	e.ask("GET", "/reports/expected-collections.csv"+november, "finance").Want(200)
 }

@@ -23,6 +23,7 @@ const many = 300_000
 // client that goes takes its query along.
 func TestDownload_ThatIsCutIsSeenToBeCut(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.insertOrders(many)
 	begin := func(file string, headers ...string) *http.Response {
@@ -30,11 +31,13 @@ func TestDownload_ThatIsCutIsSeenToBeCut(t *testing.T) {
 		if resp.StatusCode != 200 || resp.ContentLength != -1 {
 			t.Fatalf("%d, length %d", resp.StatusCode, resp.ContentLength)
 		}
+
 		_, err := io.CopyN(io.Discard, resp.Body, 64<<10)
 		must(t, err)
 		e.Await("its query runs alone", func() bool { return e.queries() == "1" }) // ClickHouse may still end the one before
 		return resp
 	}
+
 	for i, c := range []struct{ file, encoding string }{{"order-ledger.csv", "identity"}, {"order-ledger.json", "gzip"}} {
 		resp := begin(c.file, "Accept-Encoding: "+c.encoding)
 		e.ClickHouse.Exec(t, "KILL QUERY WHERE "+e.ofOurs())
@@ -45,6 +48,7 @@ func TestDownload_ThatIsCutIsSeenToBeCut(t *testing.T) {
 		}
 		e.Await("the download is counted as cut", func() bool { return e.ended(resultCut) == float64(i+1) })
 	}
+
 	begin("order-ledger.csv").Body.Close()
 	e.Await("the query is over", func() bool { return e.queries() == "0" })
 	e.Await("the download is counted as gone", func() bool { return e.ended(resultGone) == 1 })
@@ -52,6 +56,7 @@ func TestDownload_ThatIsCutIsSeenToBeCut(t *testing.T) {
 
 func TestDownload_SaysThatClickHouseIsUnavailable(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	unavailable, err := archive.Open(archive.Settings{URL: "http://127.0.0.1:1", Database: e.Database})
 	must(t, err)
@@ -63,6 +68,7 @@ func TestDownload_SaysThatClickHouseIsUnavailable(t *testing.T) {
 				Carries(map[string]string{"Retry-After": "2", "Content-Type": "application/json", "Content-Encoding": "", "Content-Disposition": ""})
 		}
 	}
+
 	if n := e.ended(resultUnavailable); n != 4 {
 		t.Errorf("%v are counted as unavailable", n)
 	}
@@ -70,6 +76,7 @@ func TestDownload_SaysThatClickHouseIsUnavailable(t *testing.T) {
 
 func TestDownload_MayNotTakeForEver(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.downloads.settings.Longest = time.Nanosecond
 	e.ask("GET", "/reports/order-ledger.xlsx"+november, "finance").Want(503, "the report takes too long; ask for a shorter period").
@@ -81,6 +88,7 @@ func TestDownload_MayNotTakeForEver(t *testing.T) {
 
 func TestDownload_RunsFewAtOnce(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.serve(e.Archive, Settings{AtOnce: 3, AtOnceEach: 2, Stall: testserver.Timeout, Longest: testserver.Timeout})
 	const file = "/reports/fleet-statement.csv"
@@ -90,6 +98,7 @@ func TestDownload_RunsFewAtOnce(t *testing.T) {
 		must(t, err)
 		leave = append(leave, l)
 	}
+
 	e.ask("GET", file, "finance").Want(429, "RATE_LIMITED").Carries(map[string]string{"Retry-After": "5"})
 	e.ask("GET", file, "finance2").Want(503, "SERVICE_UNAVAILABLE").Carries(map[string]string{"Retry-After": "5"})
 	e.ask("HEAD", file, "finance2").Want(200)
@@ -109,6 +118,7 @@ func TestDownload_RunsFewAtOnce(t *testing.T) {
 // report goes with its length.
 func TestDownload_TellsOldClientsTheLength(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	for _, n := range []int{10, 5000} { // less and more than is held back
 		e.insertOrders(n)
@@ -121,12 +131,14 @@ func TestDownload_TellsOldClientsTheLength(t *testing.T) {
 			t.Errorf("%d orders: %d bytes, length %s, want %d", n, len(body), resp.Header.Get("Content-Length"), len(want))
 		}
 	}
+
 	e.awaitWhole(4)
 }
 
 // A browser is led to the sign-in page and from there to the file.
 func TestDownload_ComesToABrowserThatSignsIn(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	e.insertOrders(10)
 	link := "/reports/order-ledger.csv" + november
@@ -139,6 +151,7 @@ func TestDownload_ComesToABrowserThatSignsIn(t *testing.T) {
 	if strings.Count(file, "\n") != 11 {
 		t.Errorf("%.200s", file)
 	}
+
 	// Empty filters mean all, as forms send them.
 	if again := e.client.Page(link + "&account=&fleet=&store="); again.Text != file {
 		t.Errorf("the form's file is another one: %s", again.Text)

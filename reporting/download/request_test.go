@@ -23,6 +23,7 @@ func FuzzParse(f *testing.F) {
 	} {
 		f.Add("GET", seed.path, seed.query, "gzip;q=0.5, *;q=0")
 	}
+
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, method, path, query, accept string) {
 		r := &http.Request{Method: method, URL: &url.URL{Path: path, RawQuery: query}, Header: http.Header{"Accept-Encoding": {accept}}}
@@ -34,6 +35,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
+
 		if !safeName.MatchString(q.name("")) || q.report == nil || q.format == reports.Table || q.params.From > q.params.To {
 			t.Errorf("%q?%q: %+v, %s", path, query, q, q.name(""))
 		}

@@ -49,24 +49,30 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, delivery.Refuse(delivery.CodeMethodNotAllowed, "reports are for reading: GET or HEAD")
 	}
+
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, delivery.Refuse(delivery.CodeMalformedRequest, "the query cannot be read")
 	}
+
 	values, wrong := reports.ReadValues(query, "parameter", "plain", "comma")
 	if len(wrong) > 0 {
 		return nil, invalid(wrong...)
 	}
+
 	params, unknown, err := names(r.Context(), values, now)
 	if errors.As(err, &wrong) {
 		return nil, invalid(wrong...)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if params.Kind != "" && !report.HasKinds() {
 		return nil, invalid(delivery.FieldError{Field: "kind", Message: "is for exceptions only"})
 	}
+
 	for name, other := range map[string]*reports.Format{"plain": reports.CSVPlain, "comma": reports.CSVComma} {
 		wrong := delivery.FieldError{Field: name}
 		switch given := query.Get(name); {
@@ -82,8 +88,10 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 		default:
 			wrong.Message = "must be 1 or 0"
 		}
+
 		return nil, invalid(wrong)
 	}
+
 	return &request{report: report, format: format, params: params, unknown: unknown,
 		compressed: format != reports.XLSX && auth.AcceptsGzip(r)}, nil
 }
@@ -108,10 +116,12 @@ func (q *request) filters() (filters string) {
 		}
 		return '-'
 	}
+
 	for _, filter := range q.params.Filters() {
 		text := []rune(filter.Value)
 		filters += "_" + strings.Map(plain, string(text[:min(len(text), longestFilter)]))
 	}
+
 	return filters
 }
 
@@ -122,11 +132,13 @@ func (q *request) setHeaders(h http.Header) {
 	if full := q.name(q.filters()); full != plain {
 		disposition += "; filename*=UTF-8''" + url.PathEscape(full) // what every browser takes
 	}
+
 	h.Set("Content-Disposition", disposition)
 	h.Set("Accept-Ranges", "none")
 	if q.format != reports.XLSX {
 		h.Add("Vary", "Accept-Encoding")
 	}
+
 	if q.compressed {
 		h.Set("Content-Encoding", "gzip")
 	}
@@ -177,6 +189,7 @@ func (t *transfer) begin() {
 	if t.length > 0 {
 		t.w.Header().Set("Content-Length", strconv.FormatInt(t.length, 10))
 	}
+
 	t.w.WriteHeader(http.StatusOK)
 	_, _ = t.send(t.held) // the error is kept
 	t.held = nil
@@ -194,6 +207,7 @@ func (t *transfer) send(p []byte) (n int, err error) {
 		t.bytes += int64(took)
 		n += took
 	}
+
 	return n, t.err
 }
 
@@ -203,6 +217,7 @@ func (t *transfer) finish() error {
 		t.length = int64(len(t.held))
 		t.begin()
 	}
+
 	if t.err == nil {
 		// The last part, which net/http still has.
 		t.err = t.control.SetWriteDeadline(time.Now().Add(t.stall))
@@ -217,11 +232,13 @@ func spool() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keep a report: %w", err)
 	}
+
 	// Without a name it goes with this process, whatever ends it.
 	if err := os.Remove(file.Name()); err != nil {
 		_ = file.Close() // the first error says more
 		return nil, fmt.Errorf("keep a report: %w", err)
 	}
+
 	return file, nil
 }
 
@@ -230,9 +247,11 @@ func (t *transfer) copyWhole(file *os.File) (err error) {
 	if t.length, err = file.Seek(0, io.SeekCurrent); err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
+
 	if err != nil {
 		return fmt.Errorf("keep a report: %w", err)
 	}
+
 	_, err = io.Copy(t, file)
 	return err
 }

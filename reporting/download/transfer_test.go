@@ -34,6 +34,7 @@ func transferring(t *testing.T) (conn net.Conn, ended chan error) {
 
 func TestTransfer_LetsAStalledClientGo(t *testing.T) {
 	t.Parallel()
+
 	synctest.Test(t, func(t *testing.T) {
 		conn, ended := transferring(t)
 		began := time.Now()
@@ -48,6 +49,7 @@ func TestTransfer_LetsAStalledClientGo(t *testing.T) {
 // next request however long after.
 func TestTransfer_WaitsForASlowClient(t *testing.T) {
 	t.Parallel()
+
 	synctest.Test(t, func(t *testing.T) {
 		conn, ended := transferring(t)
 		for range 2 {
@@ -61,9 +63,11 @@ func TestTransfer_WaitsForASlowClient(t *testing.T) {
 				n += got
 				time.Sleep(55 * time.Second)
 			}
+
 			if err := <-ended; n != 10*step || err != nil {
 				t.Errorf("%d bytes, %v", n, err)
 			}
+
 			time.Sleep(10 * time.Minute)
 		}
 	})
@@ -71,6 +75,7 @@ func TestTransfer_WaitsForASlowClient(t *testing.T) {
 
 func TestResultOf(t *testing.T) {
 	t.Parallel()
+
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for want, c := range map[string]struct {

@@ -48,6 +48,7 @@ func (s *Settings) Validate() error {
 	case s.AuditDays < 0 || s.AuditDays > 36_500:
 		return errors.New("export.audit_days: want 0 to 36500")
 	}
+
 	return nil
 }
 
@@ -88,6 +89,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 		service.Repeat(ctx, e.log, lagInterval, "the exporter's lag cannot be read", "", e.measureLag)
 		return nil
 	})
+
 	group.Go(func() error {
 		err := e.ledger.Streams.Run(ctx, ledger.Feed{
 			Role:       ledger.RoleExport,
@@ -101,8 +103,10 @@ func (e *Exporter) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+
 		return errors.Join(errors.New("export feed ended by itself"), err)
 	})
+
 	return group.Wait()
 }
 
@@ -125,14 +129,17 @@ func (e *Exporter) turn(ctx context.Context, entries []ledger.Entry) error {
 				e.metrics.turns.WithLabelValues(resultFailed).Inc()
 				return err
 			}
+
 			e.metrics.turns.WithLabelValues(resultStored).Inc()
 			e.metrics.lastStored.SetToCurrentTime()
 			e.metrics.entries.Add(float64(len(piece)))
 			e.trace(piece, began)
 			e.metrics.seconds.Observe(time.Since(began).Seconds())
+
 			return nil
 		})
 	}
+
 	return pieces.Wait()
 }
 
@@ -146,6 +153,7 @@ func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) error {
 	if err := e.reportMissing(ctx, batch); err != nil {
 		return err
 	}
+
 	if err := e.archive.Insert(ctx, &batch.Batch); err != nil {
 		// It passes: no entry is given up for what ClickHouse refuses. Only a row that does
 		// not fit is dead-lettered.
@@ -154,15 +162,18 @@ func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) error {
 		}
 		return fmt.Errorf("storing %d rows in ClickHouse: %w", batch.Rows(), err)
 	}
+
 	for i, rows := range []int{len(batch.Orders), len(batch.Events), len(batch.Late), len(batch.Outcomes), len(batch.Audit)} {
 		e.metrics.rows.WithLabelValues(archive.Tables()[i]).Add(float64(rows))
 	}
+
 	exported := slices.DeleteFunc(slices.Clone(entries), func(x ledger.Entry) bool {
 		return slices.ContainsFunc(x.Events, func(event ledger.Event) bool { return batch.unreadable[event.Order] != nil })
 	})
 	if err := e.ledger.Streams.Ack(ctx, ledger.RoleExport, exported...); err != nil {
 		return err
 	}
+
 	// These stay unsettled; the feed hands them out again and dead-letters them in
 	// the end.
 	return errors.Join(slices.Collect(maps.Values(batch.unreadable))...)
@@ -175,15 +186,18 @@ func (e *Exporter) reportMissing(ctx context.Context, batch *composed) error {
 	if err != nil {
 		return err
 	}
+
 	for i, id := range batch.missing {
 		if !retired[i] {
 			e.metrics.missing.Inc()
 			e.log.Warn("an order is not in Redis; its event cannot be exported", "order", id)
 		}
 	}
+
 	for _, err := range batch.stores {
 		e.log.Warn("a store cannot be read; its orders are exported without its name", "error", err)
 	}
+
 	return nil
 }
 
@@ -249,12 +263,14 @@ func (e *Exporter) measureLag(ctx context.Context) error {
 	if !lag.Oldest.IsZero() {
 		age = max(time.Since(lag.Oldest).Seconds(), 0)
 	}
+
 	e.metrics.lagEntries.Set(float64(lag.Entries))
 	e.metrics.lagSeconds.Set(age)
 	e.lagRead = began
 	if err == nil {
 		e.metrics.lagRead.Set(float64(began.UnixMilli()) / 1000)
 	}
+
 	return err
 }
 
@@ -273,6 +289,7 @@ func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*co
 	if err != nil {
 		return nil, fmt.Errorf("reading %d orders: %w", len(ids), err)
 	}
+
 	batch := &composed{unreadable: unreadable}
 	byID := make(map[delivery.OrderID]*delivery.Order, len(orders))
 	for i, o := range orders {
@@ -283,19 +300,23 @@ func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*co
 			batch.missing = append(batch.missing, id)
 		}
 	}
+
 	orders = slices.DeleteFunc(orders, func(o *delivery.Order) bool { return o == nil })
 	if batch.Orders, batch.stores, err = orderRows(ctx, l, orders); err != nil {
 		return nil, err
 	}
+
 	for i := range entries {
 		e := &entries[i]
 		if e.Audit != nil {
 			batch.Audit = append(batch.Audit, *e.Audit)
 		}
+
 		if e.Outcomes != nil {
 			batch.Outcomes = append(batch.Outcomes, outcomeRows(e)...)
 			continue
 		}
+
 		for _, event := range e.Events {
 			o := byID[event.Order]
 			switch {
@@ -310,6 +331,7 @@ func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*co
 			}
 		}
 	}
+
 	return batch, nil
 }
 
@@ -323,6 +345,7 @@ func ordersOf(entries []ledger.Entry) (ids []delivery.OrderID) {
 			}
 		}
 	}
+
 	return ids
 }
 
@@ -333,14 +356,17 @@ func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) 
 	for _, o := range orders {
 		unique[ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}] = true
 	}
+
 	names := slices.Collect(maps.Keys(unique))
 	stores, unreadable, err := l.Stores.GetAll(ctx, names)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading %d stores: %w", len(names), err)
 	}
+
 	for _, o := range orders {
 		rows = append(rows, archive.OrderOf(o, stores[ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}]))
 	}
+
 	return rows, unreadable, nil
 }
 
@@ -354,13 +380,16 @@ func outcomeRows(e *ledger.Entry) []archive.Outcome {
 		if r.State == "retrying" {
 			entry += "t"
 		}
+
 		rows[i] = archive.Outcome{
 			Account: r.Account, At: r.At, EventID: r.EventID, Event: delivery.EventType(r.Event), State: r.State,
 			Attempt: r.Attempt, HTTPStatus: r.HTTPStatus, Error: r.Error, Milliseconds: int(r.Millis),
 			Replay: r.Replay, Probe: r.Probe, Partition: e.Partition, Entry: entry, Line: i + 1,
 		}
+
 		rows[i].Order, _ = delivery.ParseOrderID(r.OrderID)
 	}
+
 	return rows
 }
 
@@ -385,6 +414,7 @@ func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from tim
 		progress(done)
 		return nil
 	}
+
 	var waiting []*delivery.Order
 	var failed error
 	flush := func() error {
@@ -395,12 +425,14 @@ func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from tim
 		waiting = waiting[:0]
 		return failed
 	}
+
 	unreadable := l.Orders.Each(ctx, func(orders []*delivery.Order) error {
 		for _, o := range orders {
 			if !o.CreatedAt.Before(from) {
 				waiting = append(waiting, o)
 			}
 		}
+
 		if len(waiting) < entriesAtOnce/2 {
 			return nil
 		}
@@ -412,16 +444,19 @@ func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from tim
 	if err := flush(); err != nil {
 		return done, err
 	}
+
 	err := l.Streams.EachEntry(ctx, ledger.RoleExport, from, func(entries []ledger.Entry) error {
 		for i := range entries {
 			entries[i].Events = slices.DeleteFunc(entries[i].Events, func(event ledger.Event) bool { return event.LateAt.IsZero() })
 		}
+
 		b, err := compose(ctx, l, entries)
 		if err != nil {
 			return err
 		}
 		return store(&b.Batch)
 	})
+
 	return done, cmp.Or(err, unreadable)
 }
 
@@ -431,6 +466,7 @@ func History(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) (*
 	if err != nil {
 		return nil, err
 	}
+
 	b := &archive.Batch{Orders: rows}
 	for _, o := range orders {
 		b.Events = append(b.Events, archive.EventsOf(o)...)

@@ -37,6 +37,7 @@ func (e *env) export(consumer string) (x *Exporter, stop func()) {
 
 func TestExport_WritesOrdersAndEvents(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	delivered, failed, open := s.Vendor.Order("", time.Now()), s.Vendor.Order("", time.Now()), s.Vendor.Order("", time.Now())
 	e, _ := s.export("x1")
@@ -58,6 +59,7 @@ func TestExport_WritesOrdersAndEvents(t *testing.T) {
 
 func TestExport_WritesOutcomesAndLateDeliveries(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	o := s.Vendor.Order("", time.Now())
 	s.Move(o, delivery.Assigned, time.Now())
@@ -74,6 +76,7 @@ func TestExport_WritesOutcomesAndLateDeliveries(t *testing.T) {
 // An entry has one row, with what came of it, however often the streams are exported.
 func TestExport_WritesAuditEntriesOnce(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	_, stop := s.export("x1")
 	note := func(id string, version int, account delivery.AccountID, outcome string) {
@@ -81,6 +84,7 @@ func TestExport_WritesAuditEntriesOnce(t *testing.T) {
 		testenv.Must(t, s.Ledger.Audit.Append(t.Context(), &ledger.AuditEntry{At: time.Now().Truncate(time.Hour), ID: id, Version: version, Actor: "ayşe",
 			Action: "account changed", Account: account, Old: "{}", New: `{"name":"ğ"}`, Outcome: outcome}))
 	}
+
 	note("a", 1, s.Vendor.Account, "")
 	note("b", 1, delivery.AccountID{}, "")
 	s.AwaitExported()
@@ -101,11 +105,13 @@ func TestExport_WritesAuditEntriesOnce(t *testing.T) {
 // and not only those that fit into the endpoint's log in Redis.
 func TestExport_WritesEveryAttempt(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	_, _, err := s.Ledger.Webhooks.SetURL(t.Context(), s.Vendor.Account, "http://127.0.0.1:1/")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, stop := s.export("x1")
 	s.AwaitExported()
 	o := s.Vendor.Order("", time.Now())
@@ -114,6 +120,7 @@ func TestExport_WritesEveryAttempt(t *testing.T) {
 	for range failures {
 		s.attempt(false)
 	}
+
 	s.AwaitExported() // so that the last attempt is in another millisecond: its stream is another one, and ids name the rows
 	s.attempt(true)
 	s.AwaitExported()
@@ -131,6 +138,7 @@ func TestExport_WritesEveryAttempt(t *testing.T) {
 // stand in both under the same number, and has a row of each, exported twice too.
 func TestExport_AStreamsEntryNeverReplacesTheOthers(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	var batch archive.Batch
 	for _, state := range []string{"retrying", "undelivered", "retrying", "undelivered"} {
@@ -138,9 +146,11 @@ func TestExport_AStreamsEntryNeverReplacesTheOthers(t *testing.T) {
 			{Account: s.Vendor.Account, EventID: "evt_1", At: time.UnixMilli(1_795_284_000_000), State: state}}}
 		batch.Outcomes = append(batch.Outcomes, outcomeRows(e)...)
 	}
+
 	if err := s.Archive.Insert(t.Context(), &batch); err != nil {
 		t.Fatal(err)
 	}
+
 	s.Want("rows", "count(), uniqExact(state) FROM "+s.Database+".webhook_outcomes FINAL", "2\t2")
 }
 
@@ -162,10 +172,12 @@ func (s *env) attempt(ok bool) {
 // again and count once.
 func TestExport_EverythingTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	for range 20 {
 		s.Move(s.Vendor.Order("", time.Now()), delivery.Delivered, time.Now())
 	}
+
 	_, stop := s.export("x1")
 	s.AwaitExported()
 	totals := "count(), sum(order_amount), sum(expected_collection) FROM " + s.Database + ".orders"
@@ -177,23 +189,27 @@ func TestExport_EverythingTwiceCountsOnce(t *testing.T) {
 	if after := s.Ask(totals); after != before || before != "20\t2469\t2469\n" {
 		t.Errorf("%q, then %q", before, after)
 	}
+
 	s.Want("events", "count() FROM "+s.Database+".order_events", "120")
 }
 
 func TestExport_ReplicasShareTheWork(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	s.export("x1")
 	s.export("x2")
 	for range 50 {
 		s.Vendor.Order("", time.Now())
 	}
+
 	s.AwaitExported()
 	s.Want("orders", "count() FROM "+s.Database+".orders", "50")
 }
 
 func TestExport_CountsEventsWhoseOrderIsGone(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	s.Vendor.Order("", time.Now())
 	s.EachRecord("o", "redis.call('DEL', k)")
@@ -208,10 +224,12 @@ func TestExport_CountsEventsWhoseOrderIsGone(t *testing.T) {
 
 func TestRebuild_RestoresWhatRedisHolds(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	for range 30 {
 		s.Move(s.Vendor.Order("", time.Now()), delivery.Delivered, time.Now())
 	}
+
 	s.Vendor.Order("", time.Now().Add(-48*time.Hour))
 	late := s.Vendor.Order("", time.Now().Add(-48*time.Hour))
 	s.Change(late.ID, delivery.Change{Status: delivery.Failed, At: late.CreatedAt, Failure: delivery.TimedOut})
@@ -224,22 +242,26 @@ func TestRebuild_RestoresWhatRedisHolds(t *testing.T) {
 		return s.Ask("count(), sum(expected_collection), (SELECT count() FROM " + s.Database + ".order_events), (SELECT count() FROM " + s.Database +
 			".webhook_outcomes), (SELECT count() FROM " + s.Database + ".late_deliveries) FROM " + s.Database + ".orders")
 	}
+
 	before := figures()
 	for _, table := range []string{"orders", "order_events", "webhook_outcomes", "late_deliveries"} {
 		s.ClickHouse.Exec(t, "TRUNCATE TABLE "+s.Database+"."+table)
 	}
+
 	today := archive.BusinessDay(time.Now().Add(-time.Hour))
 	done, err := Rebuild(t.Context(), s.Ledger, s.Archive, today, func(Rebuilt) {})
 	// An order of before that was reported as delivered since comes along.
 	if err != nil || done.Orders != 31 || done.Events != 180 || done.Late != 1 || done.Outcomes != 151 {
 		t.Errorf("%+v %v", done, err)
 	}
+
 	s.Want("orders of today", "count() FROM "+s.Database+".orders", "31")
 	for range 2 { // again is harmless
 		if _, err = Rebuild(t.Context(), s.Ledger, s.Archive, today.AddDate(0, 0, -7), func(Rebuilt) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if after := figures(); after != before {
 		t.Errorf("%q, before %q", after, before)
 	}

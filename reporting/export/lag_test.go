@@ -17,6 +17,7 @@ import (
 // "0 lag" is no figure of a Redis that cannot be read, and one of a part says since when it is one.
 func TestMeasureLag_TellsHowOldItIs(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{Users: &stack.Users{Environment: "sandbox", Passwords: map[string]string{
 		stack.GatewayUser: "a", stack.WorkerUser: "b", stack.ReportingUser: "c", stack.BackupUser: "d", stack.OperatorUser: "e",
 	}}})
@@ -55,6 +56,7 @@ func TestMeasureLag_TellsHowOldItIs(t *testing.T) {
 	if got := testenv.Value(t, x.metrics.lagSeconds); math.IsNaN(got) {
 		t.Error("one failure hides the lag")
 	}
+
 	x.lagRead = time.Now().Add(-2 * lagShown)
 	if err := x.measureLag(t.Context()); err == nil {
 		t.Fatal("the lag was read of a dead server")

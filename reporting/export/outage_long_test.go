@@ -16,6 +16,7 @@ import (
 
 func TestExport_LosesNothingWhileClickHouseIsDown(t *testing.T) {
 	t.Parallel()
+
 	engine := testserver.DedicatedClickHouse(t)
 	s := &env{archiveenv.NewOn(testenv.New(t), engine)}
 	x, _ := s.export("x1")
@@ -27,9 +28,11 @@ func TestExport_LosesNothingWhileClickHouseIsDown(t *testing.T) {
 	for range 30 {
 		s.Vendor.Order("", time.Now())
 	}
+
 	if stats := s.Stats(); stats.Pending[ledger.RoleExport] == 0 || stats.Unread[ledger.RoleExport] == 0 || stats.DeadLetters != 0 {
 		t.Errorf("%+v; want few entries pending, the rest unread, none given up", stats)
 	}
+
 	engine.Start(t)
 	s.AwaitExported()
 	s.Want("orders", "count() FROM "+s.Database+".orders", "32")
@@ -40,6 +43,7 @@ func TestExport_LosesNothingWhileClickHouseIsDown(t *testing.T) {
 // time-out.
 func TestExport_DoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	answerWith, open := s.proxy("&read_timeout=1s")
 	done := make(chan struct{})
@@ -63,6 +67,7 @@ func TestExport_MemoryIsBoundedWhileClickHouseIsUnavailable(t *testing.T) {
 	for range orders {
 		s.Vendor.Order("", time.Now())
 	}
+
 	// Each event a hundred times over.
 	s.EachKey("e", "for _, x in ipairs(redis.call('XRANGE', k, '-', '+')) do for i = 1, 99 do redis.call('XADD', k, '*', x[2][1], x[2][2]) end end")
 	runtime.GC()
@@ -75,9 +80,11 @@ func TestExport_MemoryIsBoundedWhileClickHouseIsUnavailable(t *testing.T) {
 		peak = max(peak, m.HeapAlloc)
 		return testenv.Value(t, x.metrics.turns.WithLabelValues(resultFailed)) >= 5
 	})
+
 	if grown := (int64(peak) - int64(before.HeapAlloc)) >> 20; grown > 100 {
 		t.Errorf("the heap grew by %d MB", grown)
 	}
+
 	open()
 	s.AwaitExported()
 	s.Want("orders", "count(), (SELECT count() FROM "+s.Database+".order_events) FROM "+s.Database+".orders", "500\t500")

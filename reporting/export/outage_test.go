@@ -52,6 +52,7 @@ func (e *env) awaitFailures(x *Exporter, n float64) {
 // exporter pauses longer and longer, and goes on by itself.
 func TestExport_EnduresWhateverClickHouseAnswers(t *testing.T) {
 	t.Parallel()
+
 	for name, a := range map[string]answer{
 		"too many parts":     refuse(500, "252", "Code: 252. DB::Exception: Too many parts (3000). (TOO_MANY_PARTS)\n"),
 		"read only":          refuse(500, "242", "Code: 242. DB::Exception: Table is in readonly mode. (TABLE_IS_READ_ONLY)\n"),
@@ -67,24 +68,29 @@ func TestExport_EnduresWhateverClickHouseAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			s := newEnv(t)
 			answerWith, open := s.proxy("")
 			answerWith(a)
 			for range 5 {
 				s.Vendor.Order("", time.Now())
 			}
+
 			began := time.Now()
 			x, _ := s.export("x1")
 			s.awaitFailures(x, 4)
 			if paused := time.Since(began); paused < 700*time.Millisecond { // 100 + 200 + 400
 				t.Errorf("4 inserts tried within %s", paused)
 			}
+
 			for range 5 {
 				s.Vendor.Order("", time.Now())
 			}
+
 			if stats := s.Stats(); stats.DeadLetters != 0 || stats.Pending[ledger.RoleExport]+stats.Unread[ledger.RoleExport] != 10 {
 				t.Errorf("meanwhile %+v", stats)
 			}
+
 			open()
 			s.AwaitExported()
 			s.Want("orders", "count(), sum(order_amount) FROM "+s.Database+".orders", "10\t1234.5")
@@ -99,6 +105,7 @@ func TestExport_EnduresWhateverClickHouseAnswers(t *testing.T) {
 // An exporter ends although ClickHouse does not answer its insert.
 func TestExport_EndsWhileAnInsertIsInFlight(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	answerWith, open := s.proxy("")
 	inFlight, done := make(chan struct{}, 100), make(chan struct{})
@@ -117,6 +124,7 @@ func TestExport_EndsWhileAnInsertIsInFlight(t *testing.T) {
 // Groups that vanish while an exporter runs are made again, from the oldest entry.
 func TestExport_GroupsVanishWhileItRuns(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	x, _ := s.export("x1")
 	for range 3 {
@@ -126,6 +134,7 @@ func TestExport_GroupsVanishWhileItRuns(t *testing.T) {
 		s.Vendor.Order("", time.Now())
 		s.AwaitExported()
 	}
+
 	s.Want("orders", "count(), (SELECT count() FROM "+s.Database+".order_events) FROM "+s.Database+".orders", "9\t9")
 	if n := testenv.Value(t, x.metrics.missing); n != 0 || s.Stats().DeadLetters != 0 {
 		t.Errorf("%v missing, %d dead letters", n, s.Stats().DeadLetters)

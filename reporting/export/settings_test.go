@@ -10,6 +10,7 @@ import (
 // Each key has its range.
 func TestSettings_HaveTheirRanges(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		key    string
 		change func(s *Settings)

@@ -25,10 +25,12 @@ func (s *env) handedOut(consumer string, times int) {
 // times. It is still exported in batches.
 func TestExport_CatchesUpInBatches(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	for range 300 {
 		s.Vendor.Order("", time.Now())
 	}
+
 	s.handedOut("x1", 30)
 	e, _ := s.export("x1")
 	s.AwaitExported()
@@ -41,11 +43,13 @@ func TestExport_CatchesUpInBatches(t *testing.T) {
 // An order that nobody can read holds up only itself.
 func TestExport_UnreadableOrderHoldsUpNobody(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	bad := s.Vendor.Order("", time.Now())
 	for range 20 {
 		s.Vendor.Order("", time.Now())
 	}
+
 	s.Record("o", bad.ID.Digest(), cutOff)
 	s.export("x1")
 	s.Await("the others", func() bool { return s.Ask("count() FROM "+s.Database+".orders") == "20\n" })
@@ -60,6 +64,7 @@ func TestExport_UnreadableOrderHoldsUpNobody(t *testing.T) {
 // Such an order ends among the dead letters, where it is counted.
 func TestExport_UnreadableOrderIsDeadLettered(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	bad := s.Vendor.Order("", time.Now())
 	s.Vendor.Order("", time.Now())
@@ -76,9 +81,11 @@ func TestExport_UnreadableOrderIsDeadLettered(t *testing.T) {
 // A store's name is no reason to keep its orders' money out of the reports.
 func TestExport_UnreadableStoreLeavesItsNameEmpty(t *testing.T) {
 	t.Parallel()
+
 	for name, spoil := range map[string]string{"cut off": "redis.call('SET', k, string.sub(redis.call('GET', k), 1, 60))", "missing": "redis.call('DEL', k)"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			s := newEnv(t)
 			s.Vendor.Order("", time.Now())
 			s.NewVendor().Order("", time.Now())
@@ -94,6 +101,7 @@ func TestExport_UnreadableStoreLeavesItsNameEmpty(t *testing.T) {
 // An entry of the stream that nobody can read.
 func TestExport_UnreadableEntryIsDeadLettered(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	s.EachKey("e", "redis.call('XADD', k, '*', 'e', 'nonsense') redis.call('XADD', k, '*', 'x', 'y')")
 	s.EachKey("v", "redis.call('XADD', k, '*', 'a', 'short') redis.call('XADD', k, '*', 'e', '')")

@@ -54,6 +54,7 @@ func (r *Rows) Follow(head *Entry) (*Chain, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	_, isStored := r.found.bySeal[last.seal]
 	following := r.found.following(last)
 	path = append(path, following...)
@@ -66,7 +67,9 @@ func (r *Rows) Follow(head *Entry) (*Chain, error) {
 			chain.Rows = append(chain.Rows, stored.rows...)
 		}
 	}
+
 	chain.Foreign = r.foreignBeside(path, foreignHead)
+
 	return chain, nil
 }
 
@@ -76,12 +79,14 @@ func (r *Rows) checkHead(head *Entry) (last *signed, foreign *Foreign) {
 	if head == nil {
 		return &signed{}, nil
 	}
+
 	l, err := r.keys.check(head)
 	if err != nil {
 		return &signed{}, &Foreign{
 			Digest: head.Digest(), Text: beginning(head.Text), Why: "the head in Redis: " + err.Error(), IsHead: true,
 		}
 	}
+
 	return &signed{Entry: *head, link: l, seal: head.Seal()}, nil
 }
 
@@ -99,9 +104,12 @@ func (f signedRows) leadingTo(last *signed) ([]*signed, error) {
 			to := current.Sequence - 1
 			return nil, &MissingError{From: f.firstMissing(to), To: to}
 		}
+
 		current = before
 	}
+
 	slices.Reverse(path)
+
 	return path, nil
 }
 

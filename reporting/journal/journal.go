@@ -50,6 +50,7 @@ func ParseHead(text string) *Entry {
 	if text == "" {
 		return nil
 	}
+
 	head := &Entry{}
 	if err := json.Unmarshal([]byte(text), head); err != nil {
 		return &Entry{Text: text}
@@ -137,6 +138,7 @@ func (k Keys) check(e *Entry) (link, error) {
 	if !known {
 		return link{}, fmt.Errorf("it is signed with a key %.32q that is not in BOOKS_KEYS", e.KeyID)
 	}
+
 	// The text is compared, not what it decodes to: a signature has one spelling, so a row has no copies
 	// that look different.
 	signature := hex.EncodeToString(authenticate(key, e.Text))
@@ -148,5 +150,6 @@ func (k Keys) check(e *Entry) (link, error) {
 	if err := json.Unmarshal([]byte(e.Text), &l); err != nil {
 		return link{}, fmt.Errorf("it cannot be read: %w", err)
 	}
+
 	return l, nil
 }

@@ -19,6 +19,7 @@ func entryAfter(before *Entry, sequence int, decision string) Entry {
 	if before != nil {
 		previous = before.Seal()
 	}
+
 	e, err := keys.Sign(fmt.Sprintf(`{"sequence":%d,"previous":%q,"decision":%q}`, sequence, previous, decision))
 	if err != nil {
 		panic(err)
@@ -75,6 +76,7 @@ func TestFollow_FindsTheLogInAnyOrderAndWithRepetitions(t *testing.T) {
 		if len(all) == 0 {
 			repeated = nil
 		}
+
 		rows := rapid.Permutation(append(slices.Clone(all), repeated...)).Draw(t, "rows")
 
 		var head *Entry
@@ -87,6 +89,7 @@ func TestFollow_FindsTheLogInAnyOrderAndWithRepetitions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if !slices.Equal(chain.Entries, all) || !chain.Foreign.AreNone() || chain.Ahead != len(all)-headAt || chain.Unstored {
 			t.Fatalf("%+v", chain)
 		}
@@ -140,10 +143,12 @@ func TestFollow_WhatIsNotSignedIsForeign(t *testing.T) {
 		change(&e)
 		return e
 	}
+
 	ofOther, err := other.Sign(next.Text)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct {
 		what  string
 		row   Entry
@@ -200,6 +205,7 @@ func TestFollow_AnOldKeyStillChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	requireChain(t, chain, all, 0)
 }
 
@@ -231,6 +237,7 @@ func TestFollow_KeepsLittleOfManyForeignRows(t *testing.T) {
 		}
 		return rows
 	}
+
 	foreignBeside := func(rows ...Entry) ForeignRows {
 		chain := follow(t, append(slices.Clone(all), rows...), &all[2])
 		if !slices.Equal(chain.Entries, all) {
@@ -246,11 +253,13 @@ func TestFollow_KeepsLittleOfManyForeignRows(t *testing.T) {
 	if first := many.First[0]; first.Digest != fork.Digest() || !strings.HasPrefix(first.Why, "it is signed") {
 		t.Errorf("a signed row is hidden behind others: %+v", first)
 	}
+
 	for _, f := range many.First[1:] {
 		if len(f.Text) != BeginningSize {
 			t.Fatalf("%d bytes of a row are kept", len(f.Text))
 		}
 	}
+
 	if named := many.Named(); len(named) != MaxNamed+1 || named[MaxNamed] != "and 4901 further rows" {
 		t.Errorf("%d lines, the last is %s", len(named), named[len(named)-1])
 	}

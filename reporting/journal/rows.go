@@ -55,11 +55,13 @@ func (r *Rows) Add(row Row) {
 		r.addForeign(&row, fmt.Sprintf("it has %d bytes, which is more than an entry can have", row.Size))
 		return
 	}
+
 	l, err := r.keys.check(&row.Entry)
 	if err != nil {
 		r.addForeign(&row, err.Error())
 		return
 	}
+
 	r.found.add(&signed{Entry: row.Entry, link: l, seal: row.Seal(), rows: []string{row.Digest}, lastBlock: row.Block})
 }
 
@@ -91,6 +93,7 @@ func (r *Rows) foreignBeside(log []*signed, head *Foreign) ForeignRows {
 	if head != nil {
 		all.addNamed(*head)
 	}
+
 	for _, s := range r.found.all {
 		if inLog[s.seal] {
 			continue
@@ -101,9 +104,11 @@ func (r *Rows) foreignBeside(log []*signed, head *Foreign) ForeignRows {
 			all.addNamed(Foreign{Digest: digest, Text: beginning(s.Text), Why: s.whyForeign(len(log))})
 		}
 	}
+
 	for _, f := range r.foreign.First {
 		all.addNamed(f)
 	}
+
 	return all
 }
 
@@ -158,6 +163,7 @@ func (r *ForeignRows) Named() []string {
 	for _, f := range r.First {
 		all = append(all, fmt.Sprintf("%s: %.200q", f.Why, f.Text))
 	}
+
 	if r.Unnamed() > 0 {
 		all = append(all, fmt.Sprintf("and %d further rows", r.Unnamed()))
 	}
@@ -221,6 +227,7 @@ func (f *signedRows) add(s *signed) {
 		}
 		return
 	}
+
 	f.all = append(f.all, s)
 	f.bySeal[s.seal] = s
 	f.byPrevious[s.Previous] = append(f.byPrevious[s.Previous], s)

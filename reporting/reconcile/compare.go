@@ -54,6 +54,7 @@ func (r *Reconciler) walk(ctx context.Context, f *findings, selection archive.Se
 	for _, id := range ids {
 		missing[id] = true
 	}
+
 	var stored []*archive.Stored
 	err := r.archive.Stored(ctx, selection, func(one *archive.Stored) (err error) {
 		if stored = append(stored, one); len(stored) == ordersAtOnce {
@@ -62,17 +63,21 @@ func (r *Reconciler) walk(ctx context.Context, f *findings, selection archive.Se
 		}
 		return err
 	})
+
 	if err == nil {
 		err = r.compareStored(ctx, f, stored, missing)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for part := range slices.Chunk(slices.Collect(maps.Keys(missing)), ordersAtOnce) {
 		orders, err := r.read(ctx, part)
 		if err != nil {
 			return err
 		}
+
 		for _, o := range orders {
 			if place := archive.PlaceOf(o); place.Day.Equal(selection.From) {
 				f.compared++
@@ -81,6 +86,7 @@ func (r *Reconciler) walk(ctx context.Context, f *findings, selection archive.Se
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -96,16 +102,19 @@ func (r *Reconciler) compareStored(ctx context.Context, f *findings, stored []*a
 	for i, s := range stored {
 		ids[i] = s.Order
 	}
+
 	// Orders first: one that is retired in between is then still known.
 	orders, unreadable, err := r.ledger.Orders.GetReadable(ctx, ids)
 	if err != nil {
 		return err
 	}
+
 	var absent []*archive.Stored
 	for i, s := range stored {
 		if s.HasOrder() {
 			f.digests = append(f.digests, s.Digest)
 		}
+
 		o := orders[i]
 		switch {
 		case unreadable[s.Order] != nil:
@@ -129,6 +138,7 @@ func (r *Reconciler) compareStored(ctx context.Context, f *findings, stored []*a
 			}
 		}
 	}
+
 	return r.checkAbsent(ctx, f, absent)
 }
 
@@ -137,10 +147,12 @@ func (r *Reconciler) checkAbsent(ctx context.Context, f *findings, absent []*arc
 	for i, s := range absent {
 		ids[i] = s.Order
 	}
+
 	gone, err := r.ledger.Orders.Retired(ctx, ids)
 	if err != nil {
 		return err
 	}
+
 	for i, s := range absent {
 		x := Difference{Place: s.Place, kind: retired}
 		if !gone[i] {
@@ -149,12 +161,14 @@ func (r *Reconciler) checkAbsent(ctx context.Context, f *findings, absent []*arc
 			f.retired++
 			x.What = s.Flaws()
 		}
+
 		if len(x.What) > 0 {
 			f.differing[s.Order] = x
 		} else if err := f.addStored(s); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -177,12 +191,14 @@ func (r *Reconciler) recheck(ctx context.Context, s *Scope, day time.Time, suspe
 		if err := r.awaitExporter(ctx, s); err != nil {
 			return nil, 0, err
 		}
+
 		found := &findings{differing: differences{}}
 		for ids := range slices.Chunk(suspects.ids(), ordersAtOnce) {
 			if err := r.walk(ctx, found, archive.Selection{From: day, To: day, Orders: ids}, ids); err != nil {
 				return nil, 0, err
 			}
 		}
+
 		for id, before := range suspects {
 			now, differs := found.differing[id]
 			changed := differs && now.version != before.version
@@ -190,15 +206,18 @@ func (r *Reconciler) recheck(ctx context.Context, s *Scope, day time.Time, suspe
 				suspects[id] = now
 				continue
 			}
+
 			switch {
 			case changed:
 				moving++
 			case differs:
 				differing[id] = now
 			}
+
 			delete(suspects, id)
 		}
 	}
+
 	return differing, moving, nil
 }
 
@@ -215,11 +234,13 @@ func (r *Reconciler) awaitExporter(ctx context.Context, s *Scope) error {
 	if err != nil {
 		return err
 	}
+
 	for deadline := time.Now().Add(s.Timeout); ; {
 		passed, err := r.ledger.Streams.Passed(ctx, ledger.RoleExport, mark)
 		if err != nil || passed {
 			return err
 		}
+
 		if time.Now().After(deadline) {
 			lag, err := r.ledger.Streams.Lag(ctx, ledger.RoleExport)
 			if err != nil {
@@ -228,6 +249,7 @@ func (r *Reconciler) awaitExporter(ctx context.Context, s *Scope) error {
 			return fmt.Errorf("%w by %d entries, the oldest of %s, and does not catch up within %s: is it running?",
 				ErrBehind, lag.Entries, lag.Oldest.In(delivery.Istanbul).Format(time.DateTime), s.Timeout)
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -246,9 +268,11 @@ func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
 			repairable[x.Order] = x
 		}
 	}
+
 	if err := r.storeAgain(ctx, repairable); err != nil {
 		return err
 	}
+
 	left, _, err := r.recheck(ctx, s, d.Day, repairable)
 	if err != nil {
 		return err
@@ -259,6 +283,7 @@ func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
 	if left, _, err = r.recheck(ctx, s, d.Day, left); err != nil {
 		return err
 	}
+
 	for i := range d.Differences {
 		x := &d.Differences[i]
 		if !x.late.IsZero() { // fixLate's
@@ -268,6 +293,7 @@ func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
 		_, differs := left[x.Order]
 		x.Fixed = tried && !differs
 	}
+
 	return nil
 }
 
@@ -281,12 +307,14 @@ func (r *Reconciler) storeAgain(ctx context.Context, differing differences) erro
 		if err := r.store(ctx, orders); err != nil {
 			return err
 		}
+
 		for _, o := range orders {
 			x := differing[o.ID]
 			x.version = o.Version
 			differing[o.ID] = x
 		}
 	}
+
 	return nil
 }
 
@@ -306,24 +334,29 @@ func (r *Reconciler) replace(ctx context.Context, differing, repairable differen
 		if err != nil {
 			return err
 		}
+
 		right := make([]archive.Place, len(orders))
 		for i, o := range orders {
 			right[i] = archive.PlaceOf(o)
 		}
+
 		wrong, err := r.archive.Misplaced(ctx, right)
 		if err != nil {
 			return err
 		}
+
 		remove := slices.Concat(right, wrong)
 		for _, id := range part {
 			if x := differing[id]; x.kind == repairable[id].kind {
 				remove = append(remove, x.Place)
 			}
 		}
+
 		if err := r.exchange(ctx, remove, orders); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -345,11 +378,13 @@ func (r *Reconciler) exchange(ctx context.Context, remove []archive.Place, befor
 	for i, o := range before {
 		ids[i] = o.ID
 	}
+
 	now, _, err := r.ledger.Orders.GetReadable(storing, ids)
 	for i, o := range now {
 		if o != nil {
 			before[i] = o
 		}
 	}
+
 	return errors.Join(failed, err, r.store(storing, before))
 }

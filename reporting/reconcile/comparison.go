@@ -52,6 +52,7 @@ func (c *Comparison) add(l Look) {
 	if refutes {
 		c.Open = nil
 	}
+
 	if l.Retired == 0 {
 		c.Clean = &l
 	}
@@ -73,6 +74,7 @@ func noteLook(ctx context.Context, l *ledger.Ledger, day time.Time, look Look) e
 		if err != nil {
 			return err
 		}
+
 		comparison.add(look)
 		text, err := json.Marshal(comparison)
 		if err != nil {
@@ -84,6 +86,7 @@ func noteLook(ctx context.Context, l *ledger.Ledger, day time.Time, look Look) e
 			return err
 		}
 	}
+
 	return fmt.Errorf("the comparison of %s: %w", name, ledger.ErrConflict)
 }
 
@@ -105,6 +108,7 @@ func Comparisons(ctx context.Context, l *ledger.Ledger, from, to time.Time) ([]C
 	for day := from; !day.After(to); day = day.AddDate(0, 0, 1) {
 		days = append(days, day.Format(time.DateOnly))
 	}
+
 	stored, err := l.Books.Comparisons(ctx, days)
 	if err != nil {
 		return nil, err
@@ -117,5 +121,6 @@ func Comparisons(ctx context.Context, l *ledger.Ledger, from, to time.Time) ([]C
 			return nil, err
 		}
 	}
+
 	return all, nil
 }

@@ -17,6 +17,7 @@ func look(orders, retired, differences int) Look {
 
 func TestComparison_CountsByWhatWasCompared(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		what             string
 		looks            []Look
@@ -50,6 +51,7 @@ func TestComparison_CountsByWhatWasCompared(t *testing.T) {
 // However looks follow each other, a difference stays open until as many orders were compared without one.
 func TestComparison_NoDifferenceIsForgotten(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(t *rapid.T) {
 		var comparison Comparison
 		worst := -1 // orders compared by the look whose difference is open
@@ -73,12 +75,14 @@ func TestComparison_NoDifferenceIsForgotten(t *testing.T) {
 // Nights of several processes do not lose each other's looks.
 func TestNoteLook_KeepsWhatOthersNoted(t *testing.T) {
 	t.Parallel()
+
 	e := testenv.New(t)
 	day := time.Date(2026, 11, 3, 0, 0, 0, 0, time.FixedZone("", 3*3600))
 	note := func(l *ledger.Ledger, look Look) {
 		t.Helper()
 		testenv.Must(t, noteLook(t.Context(), l, day, look))
 	}
+
 	note(e.Ledger, look(10, 0, 1))
 	note(e.Ledger, look(3, 7, 0))
 

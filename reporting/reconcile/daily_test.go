@@ -16,6 +16,7 @@ import (
 // The next comparison is at the settings' local time, today or tomorrow, and never at once.
 func TestSettings_NextIsTheLocalTime(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct{ at, now, want string }{
 		{"03:30", "2026-11-03T03:29:59+03:00", "2026-11-03T03:30:00+03:00"},
 		{"03:30", "2026-11-03T03:30:00+03:00", "2026-11-04T03:30:00+03:00"},
@@ -37,6 +38,7 @@ func TestSettings_NextIsTheLocalTime(t *testing.T) {
 // What the daily comparison has found is in its figures, whatever else went wrong.
 func TestDaily_TellsWhatItFound(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	bad, wrong := s.Delivered(s.today.Add(-11*time.Hour)), s.Delivered(s.today.Add(13*time.Hour))
 	s.AwaitExported()
@@ -67,6 +69,7 @@ func TestDaily_TellsWhatItFound(t *testing.T) {
 		if !step.same {
 			d = NewDaily(s.Ledger, p.Archive, Settings{At: "03:30", Days: 3}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		}
+
 		d.compare(t.Context(), time.Now())
 		if n := testenv.Value(t, d.differences); n != step.differences {
 			t.Errorf("%s: %v differences, want %v", step.what, n, step.differences)
@@ -74,6 +77,7 @@ func TestDaily_TellsWhatItFound(t *testing.T) {
 		if n := testenv.Value(t, d.runs.WithLabelValues(step.result)); n != 1 {
 			t.Errorf("%s: the run was not counted as %s", step.what, step.result)
 		}
+
 		if step.result != "failed" { // the panel tells of it, too
 			last, err := s.Archive.LastReconciliation(t.Context())
 			if err != nil || last == nil || last.Differences != int(step.differences) || last.Orders == 0 || time.Since(last.At) > time.Hour ||
@@ -81,10 +85,12 @@ func TestDaily_TellsWhatItFound(t *testing.T) {
 				t.Errorf("%s: %+v was noted, %v", step.what, last, err)
 			}
 		}
+
 		if at := testenv.Value(t, d.succeeded); (at > 0) == (step.result == "failed" && !step.same) {
 			t.Errorf("%s: last completed at %v", step.what, at)
 		}
 	}
+
 	// The unreadable order is reported and hides nothing else.
 	var found []Difference
 	err := s.reconciler.Run(t.Context(), Scope{From: s.today.AddDate(0, 0, -1), To: s.today, Timeout: timeout}, func(d *Day) {

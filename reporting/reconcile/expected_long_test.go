@@ -86,11 +86,14 @@ func (o *expected) orderRow() string {
 			ended, failure, cancel = s.at, s.failure, s.cancel
 		}
 	}
+
 	expected := delivery.Money{Set: true}
 	if o.status() == delivery.Delivered && o.payment != delivery.Prepaid && o.payment != delivery.PaymentUnknown {
 		expected.Minor = o.collection.Minor
 	}
+
 	day := o.created.In(delivery.Istanbul).Format(time.DateOnly)
+
 	return line(o.id, day, o.version(), o.external, o.status(), "f="+string(failure), "c="+string(cancel), shownTime(o.created),
 		shownTime(picked), shownTime(delivered), shownTime(ended), shownTime(updated), "p="+o.payment.String(),
 		shownMoney(o.amount), shownMoney(o.collection), shownMoney(expected))

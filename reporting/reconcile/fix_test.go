@@ -16,6 +16,7 @@ import (
 // of a repair must not be left as it was before.
 func TestFix_OrderMovesInTheMiddle(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	o := s.Vendor.Order("", s.today.Add(13*time.Hour))
 	s.AwaitExported()
@@ -31,6 +32,7 @@ func TestFix_OrderMovesInTheMiddle(t *testing.T) {
 		}
 		return true
 	}, nil)
+
 	s.reconciler = New(s.Ledger, p.Archive)
 	s.compare(Scope{Fix: true})
 	s.Want("the order", fmt.Sprintf("status, order_amount FROM %s.orders WHERE order_id = '%s'", s.Database, o.ID), "Delivered\t123.45")
@@ -41,9 +43,11 @@ func TestFix_OrderMovesInTheMiddle(t *testing.T) {
 // removal, or the removal was done although its answer was lost.
 func TestFix_CutOffLosesNothing(t *testing.T) {
 	t.Parallel()
+
 	for name, interrupted := range map[string]bool{"interrupted": true, "answer lost": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			s := newEnv(t)
 			o := s.Delivered(s.today.Add(13 * time.Hour))
 			s.AwaitExported()
@@ -61,10 +65,12 @@ func TestFix_CutOffLosesNothing(t *testing.T) {
 				}
 				return interrupted
 			})
+
 			err := New(s.Ledger, p.Archive).Run(ctx, Scope{From: s.today, To: s.today, Fix: true, Timeout: timeout}, func(*Day) {})
 			if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, delivery.ErrUnavailable) || !removed {
 				t.Fatalf("%v, removed %t", err, removed)
 			}
+
 			s.Want("orders", "count() FROM "+s.Database+".orders", "11")
 			s.Want("events", "count() FROM "+s.Database+".order_events", "66")
 		})
@@ -75,6 +81,7 @@ func TestFix_CutOffLosesNothing(t *testing.T) {
 // finance's history.
 func TestFix_EmptyRedisRemovesNothing(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	s.stop()
 	s.EachRecord("o", "redis.call('DEL', k)")
@@ -89,5 +96,6 @@ func TestFix_EmptyRedisRemovesNothing(t *testing.T) {
 	if err == nil && left != 10 {
 		t.Errorf("%d differences left, want all 10, or an error", left)
 	}
+
 	s.Want("orders", "count() FROM "+s.Database+".orders", "10")
 }

@@ -20,6 +20,7 @@ import (
 // says what happened, no more and no less, and reconcile finds nothing.
 func TestHistory_IsWhatHappened(t *testing.T) {
 	t.Parallel()
+
 	for name, value := range map[string]string{"rapid.checks": "3", "rapid.steps": "40"} { // who asks for a number gets that
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
 			if err := f.Value.Set(value); err != nil {
@@ -27,6 +28,7 @@ func TestHistory_IsWhatHappened(t *testing.T) {
 			}
 		}
 	}
+
 	s := archiveenv.New(t)
 	p := s.NewProxy("")
 	rapid.Check(t, func(rt *rapid.T) {
@@ -37,6 +39,7 @@ func TestHistory_IsWhatHappened(t *testing.T) {
 			"lose group": w.act(w.loseGroup), "trim": w.act(w.trim), "retire": w.act(w.retire), "back up": w.act(w.backUp),
 			"restore": w.act(w.restore), "rebuild": w.act(w.rebuild), "reconcile": w.act(func() { w.reconcile(rapid.Bool().Draw(w.T, "fix")) }),
 		})
+
 		w.T = rt
 		w.settle()
 		w.isTrue()
@@ -57,6 +60,7 @@ func (w *machine) reconcile(fix bool) {
 			w.Errorf("not repaired: %s", d.String())
 		}
 	}
+
 	if fix {
 		clear(w.rolled)
 	}
@@ -90,6 +94,7 @@ func (w *machine) isTrue() {
 			late = append(late, line(o.id, o.created.In(delivery.Istanbul).Format(time.DateOnly), shownTime(at)))
 		}
 	}
+
 	w.same("orders", orders, orderColumns)
 	w.same("order_events", events, eventColumns)
 	w.same("late_deliveries", late, "order_id, business_day, reported_at")
@@ -115,11 +120,13 @@ func (w *machine) same(table string, want []string, columns string) {
 			w.Errorf("%s has the row\n%s", table, row)
 		}
 	}
+
 	for _, row := range want {
 		if !slices.Contains(have, row) {
 			w.Errorf("%s has not the row\n%s", table, row)
 		}
 	}
+
 	if len(have) != len(want) {
 		w.Errorf("%s has %d rows, want %d", table, len(have), len(want))
 	}

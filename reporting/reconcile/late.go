@@ -30,6 +30,7 @@ func (r *Reconciler) compareLate(ctx context.Context, s *Scope, day time.Time) (
 	if err := r.awaitExporter(ctx, s); err != nil {
 		return nil, err
 	}
+
 	stored, err = r.archive.LateOfDays(ctx, day, day)
 	if err != nil {
 		return nil, err
@@ -38,6 +39,7 @@ func (r *Reconciler) compareLate(ctx context.Context, s *Scope, day time.Time) (
 	if err != nil {
 		return nil, err
 	}
+
 	return r.differingLate(ctx, s, day, stored, before, after)
 }
 
@@ -67,6 +69,7 @@ func (r *Reconciler) LateDifferences(ctx context.Context, from, to time.Time) ([
 	for _, d := range all {
 		stored[d.CreatedAt] = append(stored[d.CreatedAt], d)
 	}
+
 	var differing []Difference
 	for day := archive.BusinessDay(from); !day.After(to); day = day.AddDate(0, 0, 1) {
 		ofDay, err := r.differingLate(ctx, &Scope{}, day, stored[day], before, after)
@@ -75,6 +78,7 @@ func (r *Reconciler) LateDifferences(ctx context.Context, from, to time.Time) ([
 		}
 		differing = append(differing, ofDay...)
 	}
+
 	return differing, nil
 }
 
@@ -97,6 +101,7 @@ func unreportedLate(s *Scope, day time.Time, stored []archive.LateDelivery, repo
 			})
 		}
 	}
+
 	return differing
 }
 
@@ -121,6 +126,7 @@ func (r *Reconciler) unstoredLate(ctx context.Context, s *Scope, day time.Time, 
 			missing[order] = append(missing[order], at)
 		}
 	}
+
 	places, err := r.placesOf(ctx, slices.Collect(maps.Keys(missing)))
 	if err != nil {
 		return nil, err
@@ -132,6 +138,7 @@ func (r *Reconciler) unstoredLate(ctx context.Context, s *Scope, day time.Time, 
 		if !isOfDay {
 			continue
 		}
+
 		for _, at := range missing[place.Order] {
 			differing = append(differing, Difference{
 				Place: place,
@@ -140,6 +147,7 @@ func (r *Reconciler) unstoredLate(ctx context.Context, s *Scope, day time.Time, 
 			})
 		}
 	}
+
 	return differing, nil
 }
 
@@ -152,6 +160,7 @@ func (r *Reconciler) placesOf(ctx context.Context, orders []delivery.OrderID) ([
 		if err != nil {
 			return nil, err
 		}
+
 		isHeld := map[delivery.OrderID]bool{}
 		for _, o := range held {
 			places = append(places, archive.PlaceOf(o))
@@ -164,12 +173,15 @@ func (r *Reconciler) placesOf(ctx context.Context, orders []delivery.OrderID) ([
 				gone = append(gone, id)
 			}
 		}
+
 		stored, err := r.archive.PlacesOf(ctx, gone)
 		if err != nil {
 			return nil, err
 		}
+
 		places = append(places, stored...)
 	}
+
 	return places, nil
 }
 
@@ -187,6 +199,7 @@ func (r *Reconciler) fixLate(ctx context.Context, s *Scope, d *Day) error {
 			removable = append(removable, late)
 		}
 	}
+
 	if len(missing)+len(removable) == 0 {
 		return nil
 	}
@@ -202,16 +215,19 @@ func (r *Reconciler) fixLate(ctx context.Context, s *Scope, d *Day) error {
 	if err != nil {
 		return err
 	}
+
 	stillDiffers := map[subject]bool{}
 	for i := range remaining {
 		stillDiffers[remaining[i].subject()] = true
 	}
+
 	for i := range d.Differences {
 		difference := &d.Differences[i]
 		if !difference.late.IsZero() {
 			difference.Fixed = !stillDiffers[difference.subject()]
 		}
 	}
+
 	return nil
 }
 

@@ -21,6 +21,7 @@ func (s *env) failedAndDelivered(created time.Time) *delivery.Order {
 	s.Reach(o, delivery.Delivered, created.Add(2*time.Hour))
 	s.Decide()
 	s.AwaitExported()
+
 	return o
 }
 
@@ -42,6 +43,7 @@ func (s *env) addLate(o *delivery.Order, at time.Time) {
 
 func TestReconcile_FindsAndRepairsMissingLateDeliveries(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	o := s.failedAndDelivered(s.today.Add(13 * time.Hour))
 	s.requireEqual()
@@ -59,6 +61,7 @@ func TestReconcile_FindsAndRepairsMissingLateDeliveries(t *testing.T) {
 // The order has left Redis, the courier's report has not.
 func TestReconcile_FindsMissingLateDeliveriesOfRetiredOrders(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	o := s.failedAndDelivered(s.today.Add(13 * time.Hour))
 	s.RetireAll(s.AwaitExported)
@@ -72,6 +75,7 @@ func TestReconcile_FindsMissingLateDeliveriesOfRetiredOrders(t *testing.T) {
 
 func TestReconcile_FindsLateDeliveriesThatNobodyReported(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	o := s.failedAndDelivered(s.today.Add(13 * time.Hour))
 	s.addLate(o, s.today.Add(16*time.Hour))
@@ -101,6 +105,7 @@ SELECT account_id, business_day, order_id, reported_at + toIntervalSecond(1 + nu
 // Redis keeps the newest refused updates only. Where it has dropped some, a missing report proves nothing.
 func TestReconcile_BelievesLateDeliveriesWhoseReportsMayBeDropped(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	o := s.failedAndDelivered(s.today.Add(13 * time.Hour))
 	s.EachKey("f", "redis.call('DEL', k) for i = 1, 10000 do redis.call('XADD', k, '*', 'u', 'nonsense') end")
@@ -115,6 +120,7 @@ func TestReconcile_BelievesLateDeliveriesWhoseReportsMayBeDropped(t *testing.T) 
 // What closing a month freezes is compared with the digest that is noted here.
 func TestReconcile_NotesTheDigestOfWhatWasCompared(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	s.failedAndDelivered(s.today.Add(13 * time.Hour))
 	s.compare(Scope{Account: s.Vendor.Account})
@@ -143,6 +149,7 @@ func TestReconcile_NotesTheDigestOfWhatWasCompared(t *testing.T) {
 // after it.
 func TestReconcile_NotesNoDigestOfWhatItHasNotSeen(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	o := s.Delivered(s.today.Add(13 * time.Hour))
 	s.AwaitExported()
@@ -163,6 +170,7 @@ func TestReconcile_NotesNoDigestOfWhatItHasNotSeen(t *testing.T) {
 		}
 		return true
 	})
+
 	s.reconciler = New(s.Ledger, p.Archive)
 
 	found, totals := s.compare(Scope{From: s.today, To: s.today})
@@ -177,5 +185,6 @@ func TestReconcile_NotesNoDigestOfWhatItHasNotSeen(t *testing.T) {
 	if noted[0].Clean.Digest == rows[0].Orders {
 		t.Errorf("what is stored counts as compared: %+v", noted[0].Clean)
 	}
+
 	s.Want("the falsified row", fmt.Sprintf("external_order_id FROM %s.orders FINAL WHERE order_id = '%s'", s.Database, o.ID), "falsified")
 }

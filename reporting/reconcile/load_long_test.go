@@ -15,6 +15,7 @@ import (
 // Orders that are created and move all the time are no differences.
 func TestReconcile_IsQuietUnderLoad(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -25,9 +26,11 @@ func TestReconcile_IsQuietUnderLoad(t *testing.T) {
 			s.Delivered(s.today.Add(13*time.Hour + time.Duration(i)*time.Millisecond))
 		}
 	}()
+
 	for range 3 {
 		s.requireEqual()
 	}
+
 	cancel()
 	<-done
 	s.AwaitExported()
@@ -38,6 +41,7 @@ func TestReconcile_IsQuietUnderLoad(t *testing.T) {
 // spoilt: whatever is found meanwhile, no order is left behind what it is.
 func TestFix_BesideMovingOrders(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 	defer cancel()
@@ -54,13 +58,16 @@ func TestFix_BesideMovingOrders(t *testing.T) {
 					s.Move(o, target, at)
 				}
 			}
+
 			if len(open) > 6 {
 				open = open[:0]
 				i = 0
 			}
+
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
+
 	all.Go(func() {
 		for i := 0; ctx.Err() == nil && !t.Failed(); i++ {
 			s.spoil(fmt.Sprintf([]string{
@@ -71,9 +78,11 @@ func TestFix_BesideMovingOrders(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 	})
+
 	for ctx.Err() == nil {
 		s.compare(Scope{From: s.today, To: s.today, Fix: true})
 	}
+
 	all.Wait()
 	s.AwaitExported()
 	s.compare(Scope{From: s.today, To: s.today, Fix: true})

@@ -73,9 +73,11 @@ func (w *machine) pick(label string, fits func(*expected) bool) *expected {
 			some = append(some, o)
 		}
 	}
+
 	if len(some) == 0 {
 		return nil
 	}
+
 	return rapid.SampledFrom(some).Draw(w.T, label)
 }
 
@@ -90,12 +92,14 @@ func (w *machine) create() {
 		}
 		return delivery.Money{Minor: minor, Set: true}
 	}
+
 	o := &expected{account: w.vendor.Account, created: at, saved: -1, amount: money("amount"), collection: money("collection"),
 		payment: delivery.PaymentType(rapid.IntRange(0, 3).Draw(w.T, "payment"))}
 	w.vendor.Edit = func(d *delivery.OrderDraft) {
 		d.OrderAmount, d.Payment = o.amount, delivery.Payment{Type: o.payment, CollectionAmount: o.collection}
 		o.external = d.ExternalOrderID
 	}
+
 	o.id = w.vendor.Order("", at).ID
 	w.orders = append(w.orders, o)
 }
@@ -105,10 +109,12 @@ func (w *machine) move() {
 	if o == nil {
 		return
 	}
+
 	last := o.created
 	if n := len(o.steps); n > 0 {
 		last = o.steps[n-1].at
 	}
+
 	at := last.Add(rapid.SampledFrom([]time.Duration{-time.Hour, 0, time.Millisecond, 20 * time.Minute, 24 * time.Hour}).Draw(w.T, "later"))
 	stored := w.s.Read(o.id)
 	target := rapid.IntRange(int(delivery.Assigned), int(delivery.Delivered)+1).Draw(w.T, "target")
@@ -116,6 +122,7 @@ func (w *machine) move() {
 	if len(changes) == 0 {
 		return
 	}
+
 	w.s.Change(o.id, changes...)
 	w.steps += len(changes)
 	written := w.s.Read(o.id).Changes
@@ -134,11 +141,13 @@ func (w *machine) reportLate() {
 	if o == nil {
 		return
 	}
+
 	at := o.steps[len(o.steps)-1].at.Add(time.Duration(1+len(o.late)) * time.Minute)
 	w.s.Reach(&delivery.Order{ID: o.id}, delivery.Delivered, at)
 	if !o.reported {
 		o.late, o.reported = append(o.late, at), true
 	}
+
 	w.consumeUpdates()
 }
 
@@ -177,6 +186,7 @@ func (w *machine) exportBadly() {
 	} else {
 		w.proxy.Guard(hinders, nil)
 	}
+
 	stop := w.s.Start(w.exporter(w.name()).Run)
 	time.Sleep(time.Duration(rapid.IntRange(30, 200).Draw(w.T, "ms")) * time.Millisecond)
 	stop()
@@ -206,11 +216,13 @@ func (w *machine) retire() {
 	if rapid.Bool().Draw(w.T, "all exported") {
 		w.export()
 	}
+
 	w.s.EachKey("H", `local p = string.sub(k, 1, -2) for _, h in ipairs(redis.call('ZRANGE', k, 0, -1)) do local old = tostring(tonumber(h) - 3) for _, m in ipairs(redis.call('LRANGE', p .. 'R' .. h, 0, -1)) do redis.call('RPUSH', p .. 'R' .. old, m) end redis.call('DEL', p .. 'R' .. h) redis.call('ZREM', k, h) redis.call('ZADD', k, old, old) end`)
 	for p := range w.s.Ledger.Partitions() {
 		_, err := w.s.Ledger.Lifecycle.Retire(w.ctx(), p, time.Now(), 10_000)
 		w.must(err)
 	}
+
 	for _, o := range w.orders {
 		found, err := w.s.Ledger.Orders.GetAll(w.ctx(), []delivery.OrderID{o.id})
 		w.must(err)

@@ -131,6 +131,7 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 	if err != nil {
 		return err
 	}
+
 	s.reports = reports
 
 	if s.Fix && s.RemoveUnknown {
@@ -138,6 +139,7 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 			return err
 		}
 	}
+
 	note := archive.Reconciliation{Account: s.Account, From: s.From, To: s.To}
 	held, unreadable := r.index(ctx, &s)
 	if unreadable != nil && (ctx.Err() != nil || errors.Is(unreadable, delivery.ErrUnavailable)) {
@@ -149,6 +151,7 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", day.Format(time.DateOnly), err)
 		}
+
 		note.Orders += d.Compared
 		note.Differences += d.Left()
 		note.Totals += len(d.Totals)
@@ -159,12 +162,16 @@ func (r *Reconciler) Run(ctx context.Context, s Scope, done func(*Day)) error {
 				return err
 			}
 		}
+
 		done(d)
 	}
+
 	if unreadable != nil { // such an order is compared with nothing
 		return unreadable
 	}
+
 	note.At = r.ledger.Now()
+
 	return r.archive.NoteReconciliation(ctx, &note)
 }
 
@@ -182,6 +189,7 @@ func (r *Reconciler) noteDay(ctx context.Context, d *Day) error {
 	if look.isClean() && !isSteady {
 		return nil
 	}
+
 	return noteLook(ctx, r.ledger, d.Day, look)
 }
 
@@ -202,6 +210,7 @@ func (r *Reconciler) countUnknown(ctx context.Context, s *Scope) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", day.Format(time.DateOnly), err)
 		}
+
 		compared += d.Compared
 		for i := range d.Differences {
 			x := &d.Differences[i]
@@ -215,6 +224,7 @@ func (r *Reconciler) countUnknown(ctx context.Context, s *Scope) error {
 	if len(s.removable) > most {
 		return fmt.Errorf("%w: there are %d and at most %d may be removed, where Redis holds %d; nothing was changed", ErrManyUnknown, len(s.removable), most, compared)
 	}
+
 	return nil
 }
 
@@ -233,6 +243,7 @@ func (r *Reconciler) index(ctx context.Context, s *Scope) (map[time.Time]map[del
 	for day := first; day.Before(end); day = day.AddDate(0, 0, 1) {
 		held[day] = make(map[delivery.AccountID][]delivery.OrderID)
 	}
+
 	err := r.ledger.Orders.Each(ctx, func(orders []*delivery.Order) error {
 		for _, o := range orders {
 			if day := held[archive.BusinessDay(o.CreatedAt)]; day != nil && s.includes(o.Account) {
@@ -241,6 +252,7 @@ func (r *Reconciler) index(ctx context.Context, s *Scope) (map[time.Time]map[del
 		}
 		return nil
 	})
+
 	return held, err
 }
 
@@ -257,10 +269,12 @@ func (r *Reconciler) settledDay(ctx context.Context, s *Scope, day time.Time, he
 		if err != nil {
 			return nil, err
 		}
+
 		d.Differences = append(fixed, d.Differences...)
 		if len(d.Totals) == 0 {
 			return d, nil
 		}
+
 		fixed = slices.DeleteFunc(slices.Clone(d.Differences), func(x Difference) bool { return !x.Fixed })
 		before := count(held)
 		scope := *s
@@ -272,6 +286,7 @@ func (r *Reconciler) settledDay(ctx context.Context, s *Scope, day time.Time, he
 		if held = now[day]; count(held) == before {
 			return d, nil
 		}
+
 		if check == maxChecks {
 			d.Totals, d.Moving = nil, max(d.Moving, count(held)-before)
 			return d, nil
@@ -300,6 +315,7 @@ func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[
 			return nil, err
 		}
 	}
+
 	differing, moving, err := r.recheck(ctx, s, day, f.differing)
 	if err != nil {
 		return nil, err
@@ -317,6 +333,7 @@ func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[
 		digest:      archive.DigestOf(f.digests),
 		isSteady:    len(f.differing) == 0,
 	}
+
 	if hasManyLate {
 		d.Totals = append(d.Totals, "its late deliveries were not compared: "+err.Error())
 	}
@@ -329,6 +346,7 @@ func (r *Reconciler) day(ctx context.Context, s *Scope, day time.Time, held map[
 			return nil, err
 		}
 	}
+
 	return d, r.compareTotals(ctx, s, d, &f.sums)
 }
 
@@ -345,23 +363,28 @@ func (r *Reconciler) shares(ctx context.Context, s *Scope, day time.Time, held m
 	if err != nil {
 		return nil, err
 	}
+
 	for account := range held {
 		stored[account] = max(stored[account], uint64(len(held[account])))
 	}
+
 	var shares []share
 	size := uint64(0)
 	for account, count := range stored {
 		if !s.includes(account) {
 			continue
 		}
+
 		if len(shares) == 0 || size+count > shareSize || len(shares[len(shares)-1].accounts) == archive.MaxListed {
 			shares, size = append(shares, share{}), 0
 		}
+
 		last := &shares[len(shares)-1]
 		last.accounts = append(last.accounts, account)
 		last.orders = append(last.orders, held[account]...)
 		size += count
 	}
+
 	return shares, nil
 }
 
@@ -423,10 +446,12 @@ func (r *Reconciler) compareTotals(ctx context.Context, s *Scope, d *Day, expect
 	if expected.open > 0 || d.Moving > 0 || !d.Balanced() {
 		return nil
 	}
+
 	account := ""
 	if !s.Account.IsZero() {
 		account = s.Account.String()
 	}
+
 	return r.archive.Each(ctx, fmt.Sprintf(controlTotals, d.Day.Format(time.DateOnly), account), func(rows driver.Rows) error {
 		var name string
 		var balanced bool
@@ -434,17 +459,21 @@ func (r *Reconciler) compareTotals(ctx context.Context, s *Scope, d *Day, expect
 		if err := rows.Scan(&name, &balanced, &figures); err != nil {
 			return err
 		}
+
 		if !balanced {
 			d.Totals = append(d.Totals, name+" does not balance with the orders that ended on the day")
 		}
+
 		if name != "order-ledger" {
 			return nil
 		}
+
 		for i, want := range expected.figures {
 			if figures[i] != want {
 				d.Totals = append(d.Totals, fmt.Sprintf("order-ledger: %s is %s, should be %s", figureNames[i], figureText(i, figures[i]), figureText(i, want)))
 			}
 		}
+
 		return nil
 	})
 }
@@ -557,9 +586,11 @@ func (d *Daily) compare(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
+
 	if err != nil { // what was found before the failure is shown; what was known is kept
 		differences, totals = max(d.found, differences), max(d.unbalanced, totals)
 	}
+
 	d.found, d.unbalanced = differences, totals
 	d.differences.Set(float64(differences))
 	d.totals.Set(float64(totals))
@@ -568,11 +599,13 @@ func (d *Daily) compare(ctx context.Context, now time.Time) {
 		d.log.Error("the daily comparison failed", "error", err)
 		return
 	}
+
 	d.succeeded.SetToCurrentTime()
 	result := "tied"
 	if differences+totals > 0 {
 		result = "differs"
 	}
+
 	d.runs.WithLabelValues(result).Inc()
 	d.log.Info("compared Redis with ClickHouse", "result", result, "from", scope.From.Format(time.DateOnly),
 		"to", scope.To.Format(time.DateOnly), "orders", orders, "differences", differences)

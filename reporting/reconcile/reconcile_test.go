@@ -43,8 +43,10 @@ func newEnv(t *testing.T) *env {
 	for i := range 10 {
 		s.Delivered(s.today.Add(12*time.Hour + time.Duration(i)*time.Second))
 	}
+
 	s.startExport()
 	s.AwaitExported()
+
 	return s
 }
 
@@ -61,6 +63,7 @@ func (s *env) compare(scope Scope) (differences, totals []string) {
 	if scope.From.IsZero() {
 		scope.From, scope.To = s.today.AddDate(0, 0, -1), s.today.AddDate(0, 0, 1)
 	}
+
 	scope.Timeout = timeout
 	err := s.reconciler.Run(s.T.Context(), scope, func(d *Day) {
 		for i := range d.Differences {
@@ -71,6 +74,7 @@ func (s *env) compare(scope Scope) (differences, totals []string) {
 	if err != nil {
 		s.T.Fatal(err)
 	}
+
 	return differences, totals
 }
 
@@ -112,12 +116,14 @@ func one(t *testing.T, differences []string, id string) string {
 			found = text
 		}
 	}
+
 	return found
 }
 
 //rule:finance/reports-each/5
 func TestReconcile_FindsAndRepairsExactlyWhatDiffers(t *testing.T) {
 	t.Parallel()
+
 	const unknown, unknownEvents = "0190163d-8694-8dbd-8e88-000000000000", "0190163d-8694-8dbd-8e88-000000000001"
 	cases := []struct {
 		statement string // %[1]s is the order
@@ -141,6 +147,7 @@ func TestReconcile_FindsAndRepairsExactlyWhatDiffers(t *testing.T) {
 		{"INSERT INTO TABLE orders SELECT * REPLACE ('" + unknown + "'::UUID AS account_id) FROM DB.orders WHERE order_id = '%[1]s'", "it belongs to account", ""},
 		{"INSERT INTO TABLE orders SELECT * REPLACE (business_day - 1 AS business_day) FROM DB.orders WHERE order_id = '%[1]s'", "it belongs to account", ""},
 	}
+
 	s := newEnv(t)
 	for i := range cases {
 		o := s.Delivered(s.today.Add(13*time.Hour + time.Duration(i)*time.Second))
@@ -152,11 +159,13 @@ func TestReconcile_FindsAndRepairsExactlyWhatDiffers(t *testing.T) {
 			cases[i].id = o.ID.String()
 		}
 	}
+
 	differences, _ := s.compare(Scope{})
 	fixed, _ := s.compare(Scope{Fix: true})
 	if len(differences) != len(cases) || len(fixed) != len(cases) {
 		t.Errorf("found %q\nrepaired %q", differences, fixed)
 	}
+
 	for _, c := range cases {
 		if text := one(t, differences, c.id); !strings.Contains(text, c.want) {
 			t.Errorf("%s\nfound %q, want %q", c.statement, text, c.want)
@@ -166,9 +175,11 @@ func TestReconcile_FindsAndRepairsExactlyWhatDiffers(t *testing.T) {
 			t.Errorf("%s\nrepaired %q", c.statement, text)
 		}
 	}
+
 	if fixed, totals := s.compare(Scope{Fix: true, RemoveUnknown: true}); len(fixed) != 2 || !strings.HasSuffix(fixed[0], "(fixed)") || !strings.HasSuffix(fixed[1], "(fixed)") || len(totals) != 0 {
 		t.Errorf("removed %q %q", fixed, totals)
 	}
+
 	s.requireEqual()
 	s.Want("orders", "count() FROM "+s.Database+".orders", fmt.Sprint(10+len(cases)))
 	// A repair that finds nothing changes nothing.
@@ -183,12 +194,14 @@ func TestReconcile_FindsAndRepairsExactlyWhatDiffers(t *testing.T) {
 // Of what is paid at the door the amount to collect counts, of everything else the amount of the order.
 func TestSums_AreThoseOfTheControlTotals(t *testing.T) {
 	t.Parallel()
+
 	order := func(status delivery.Status, payment delivery.PaymentType) *delivery.Order {
 		o := &delivery.Order{Status: status}
 		o.OrderAmount = delivery.Money{Minor: 100, Set: true}
 		o.Payment = delivery.Payment{Type: payment, CollectionAmount: delivery.Money{Minor: 7, Set: true}}
 		return o
 	}
+
 	for _, c := range []struct {
 		status  delivery.Status
 		payment delivery.PaymentType
@@ -216,12 +229,14 @@ func TestSums_AreThoseOfTheControlTotals(t *testing.T) {
 // nothing is noted for the closing of its month.
 func TestReconcile_WaitsForTheExporter(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	var days []*Day
 	err := s.reconciler.Run(t.Context(), Scope{From: s.today, To: s.today}, func(d *Day) { days = append(days, d) })
 	if err != nil || len(days) != 1 || days[0].Compared != 10 || days[0].Retired != 0 || !days[0].Balanced() {
 		t.Errorf("%+v %v", days, err)
 	}
+
 	s.stop()
 	s.Delivered(s.today.Add(13 * time.Hour))
 	s.requireBehind(s.reconciler, "2 entries")
@@ -235,6 +250,7 @@ func TestReconcile_WaitsForTheExporter(t *testing.T) {
 		}
 		return true
 	})
+
 	s.reconciler = New(s.Ledger, p.Archive)
 
 	s.requireEqual()
@@ -256,6 +272,7 @@ func isWalk(statement string) bool {
 // set back, after which ids go on from the last one.
 func TestReconcile_OrderMovesDuringTheLook(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	o := s.Vendor.Order("", s.today.Add(13*time.Hour))
 	s.EachKey("e", fmt.Sprintf(`redis.call('XADD', k, '%d-0', 'e', '\2evt_x')`, time.Now().Add(10*time.Second).UnixMilli()))
@@ -269,11 +286,13 @@ func TestReconcile_OrderMovesDuringTheLook(t *testing.T) {
 		}
 		return true
 	}, nil)
+
 	s.requireBehind(New(s.Ledger, p.Archive), "")
 }
 
 func TestReconcile_KeepsToItsScope(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	s.spoil("ALTER TABLE orders UPDATE status = 'Failed' WHERE 1")
 	for _, c := range []struct {
@@ -294,6 +313,7 @@ func TestReconcile_KeepsToItsScope(t *testing.T) {
 // says, and has as many events as its version counts; no repair removes it.
 func TestReconcile_KnowsWhatHasLeftRedis(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	ids := map[string]string{}
 	statements := []string{
@@ -305,9 +325,11 @@ func TestReconcile_KnowsWhatHasLeftRedis(t *testing.T) {
 		"ALTER TABLE orders UPDATE order_amount = -1 WHERE order_id = '%s'",
 		"INSERT INTO TABLE order_events SELECT * REPLACE (toUInt32(9) AS sequence) FROM DB.order_events WHERE order_id = '%s' LIMIT 1",
 	}
+
 	for i, statement := range statements {
 		ids[statement] = s.Delivered(s.today.Add(13*time.Hour + time.Duration(i)*time.Second)).ID.String()
 	}
+
 	s.RetireAll(s.AwaitExported)
 	err := s.reconciler.Run(t.Context(), Scope{From: s.today, To: s.today}, func(d *Day) {
 		if d.Compared != 0 || d.Retired != 10+len(statements) || !d.Balanced() {
@@ -332,17 +354,20 @@ func TestReconcile_KnowsWhatHasLeftRedis(t *testing.T) {
 	if want := "expected-collections does not balance with the orders that ended on the day"; !slices.Contains(totals, want) {
 		t.Errorf("%q, want %q", totals, want)
 	}
+
 	s.spoil(fmt.Sprintf(move, "-", ids[statements[0]]))
 
 	for statement, id := range ids {
 		s.spoil(fmt.Sprintf(statement, id))
 	}
+
 	found, _ := s.compare(Scope{})
 	for statement, id := range ids {
 		if one(t, found, id) == "" {
 			t.Errorf("%s\nis not found in %q", statement, found)
 		}
 	}
+
 	for range 2 {
 		found, _ = s.compare(Scope{Fix: true})
 		for statement, rows := range map[string]string{statements[4]: "0\t6", statements[5]: "1\t6"} {
@@ -358,21 +383,25 @@ func TestReconcile_KnowsWhatHasLeftRedis(t *testing.T) {
 // What the export needs is still there when an order has shrunk.
 func TestReconcile_RepairsFromShrunkOrders(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	testenv.Shrink(t, s.Ledger)
 	s.requireEqual()
 	for _, table := range []string{"orders", "order_events"} {
 		s.spoil("ALTER TABLE " + table + " DELETE WHERE true")
 	}
+
 	if fixed, totals := s.compare(Scope{Fix: true}); len(fixed) != 10 || len(totals) != 0 {
 		t.Errorf("repaired %q %q", fixed, totals)
 	}
+
 	s.requireEqual()
 	s.Want("events", "count() FROM "+s.Database+".order_events", "60")
 }
 
 func TestReconcile_ClickHouseUnavailableIsAnError(t *testing.T) {
 	t.Parallel()
+
 	s := archiveenv.New(t)
 	p := s.NewProxy("")
 	p.Guard(func(string) bool { return false }, nil)

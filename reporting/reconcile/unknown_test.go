@@ -21,6 +21,7 @@ func (s *env) addUnknown(n int) {
 // nothing is removed, and nothing repaired either, unless somebody types how many there are.
 func TestFix_RefusesToRemoveMany(t *testing.T) {
 	t.Parallel()
+
 	const many = maxUnknown + 1
 	s := newEnv(t)
 	s.addUnknown(many)
@@ -35,6 +36,7 @@ func TestFix_RefusesToRemoveMany(t *testing.T) {
 			t.Errorf("at most %d: %v", atMost, err)
 		}
 	}
+
 	if after := s.Ask("* FROM " + s.Database + ".orders ORDER BY ALL"); after != before {
 		t.Error("something was changed all the same")
 	}
@@ -56,6 +58,7 @@ func TestFix_RemovesAHundredWithoutANumber(t *testing.T) {
 // What was not counted, because it came later, stays: it is no part of what somebody allowed.
 func TestFix_RemovesWhatWasCountedOnly(t *testing.T) {
 	t.Parallel()
+
 	s := newEnv(t)
 	s.addUnknown(3)
 	scope := Scope{From: s.today, To: s.today, Fix: true, RemoveUnknown: true, Timeout: timeout}
@@ -64,10 +67,12 @@ func TestFix_RemovesWhatWasCountedOnly(t *testing.T) {
 	if err := s.reconciler.countUnknown(t.Context(), &testScope); err != nil || len(testScope.removable) != 3 {
 		t.Fatalf("%d were counted: %v", len(testScope.removable), err)
 	}
+
 	var late delivery.OrderID
 	for counted := range testScope.removable {
 		late = counted.order
 	}
+
 	delete(testScope.removable, subject{order: late})
 	held, err := s.reconciler.index(t.Context(), &testScope)
 	if err != nil {
@@ -77,12 +82,14 @@ func TestFix_RemovesWhatWasCountedOnly(t *testing.T) {
 	if err != nil || d.Left() != 1 {
 		t.Errorf("%+v: %v", d, err)
 	}
+
 	s.Want("the one that was not counted", "count() FROM "+s.Database+".orders WHERE order_id = '"+late.String()+"'", "1")
 	s.Want("orders", "count() FROM "+s.Database+".orders", "11")
 }
 
 func TestScope_MostRemoved(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct{ atMost, compared, want int }{
 		{0, 0, 100}, {0, 10_000, 100}, {0, 10_100, 101}, {0, 5_000_000, 50_000}, {7, 5_000_000, 7}, {700, 0, 700},
 	} {

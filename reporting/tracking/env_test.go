@@ -60,6 +60,7 @@ func newEnvOn(t *testing.T, base *testenv.Env) *env {
 	e.pages.readTimeout = testserver.Timeout // on a busy machine Redis answers later than customers are kept waiting
 	e.at(0)
 	e.client = testenv.Serve(t, e.pages.Handler())
+
 	return e
 }
 
@@ -88,6 +89,7 @@ func (e *env) order(change ...func(*delivery.OrderDraft)) *delivery.Order {
 			c(d)
 		}
 	}
+
 	return e.vendor.Order("", began)
 }
 
@@ -104,6 +106,7 @@ func (e *env) report(o *delivery.Order, after time.Duration, u delivery.Update) 
 		}
 		step.Change(present, decided.Changes)
 	})
+
 	e.at(after)
 }
 
@@ -134,6 +137,7 @@ func (e *env) locate(o *delivery.Order, at delivery.Point, after time.Duration) 
 	if err != nil || ignored != 0 {
 		e.T.Fatal("the position was ignored", err)
 	}
+
 	e.at(after)
 }
 

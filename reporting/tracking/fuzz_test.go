@@ -21,10 +21,12 @@ func FuzzTokenPath(f *testing.F) {
 	for _, seed := range append(forgeries(&delivery.Order{ID: id}), "", "/", "..", "a/live", "assets/1/track.css", "assets/1/nothing", "%", "a//b", "a\x00b") {
 		f.Add(seed)
 	}
+
 	pages, err := New(nil, keys, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	pages.now = time.Now // nothing is read of a ledger
 	handler := pages.Handler()
 	f.Fuzz(func(t *testing.T, rest string) {
@@ -33,6 +35,7 @@ func FuzzTokenPath(f *testing.F) {
 				return // the fuzzer has broken HMAC, or copied a seed
 			}
 		}
+
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/track/" + rest}, Header: http.Header{}, Host: "example.test"})
 		switch {
@@ -41,6 +44,7 @@ func FuzzTokenPath(f *testing.F) {
 		default:
 			t.Fatalf("%q: %d %s", rest, w.Code, w.Body)
 		}
+
 		if location := w.Header().Get("Location"); location != "" && (!strings.HasPrefix(location, "/") || strings.HasPrefix(location, "//")) {
 			t.Fatalf("%q leads to %q", rest, location)
 		}

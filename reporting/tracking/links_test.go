@@ -25,6 +25,7 @@ import (
 //rule:decisions/trackingUrl
 func TestLink_ExpiresADayAfterTheEnd(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	o, going := e.order(), e.order()
 	e.fail(o, delivery.NoCourierFound, 15*time.Minute)
@@ -35,6 +36,7 @@ func TestLink_ExpiresADayAfterTheEnd(t *testing.T) {
 		e.client.Get(path).Want(http.StatusNotFound, "This link has expired", "data-ended").Lacks("Moda", "Hızlı")
 		e.client.Get(path, inTurkish).Want(http.StatusNotFound, "Bu bağlantının süresi doldu")
 	}
+
 	e.get(going) // an order that goes on is shown however old it is
 	if e.counted(full, expired) != 2 || e.counted(renewal, expired) != 2 || e.counted(full, shown) != 2 {
 		t.Errorf("counted %v, %v expired, %v shown", e.counted(full, expired), e.counted(renewal, expired), e.counted(full, shown))
@@ -69,6 +71,7 @@ func forgeries(o *delivery.Order) []string {
 //rule:decisions/trackingUrl
 func TestLink_ForgedOnesAreUnknownAndReadNothingAndNoneIsLogged(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{})
 	e := newEnvOn(t, testenv.NewOn(t, server))
 	var log bytes.Buffer
@@ -83,11 +86,13 @@ func TestLink_ForgedOnesAreUnknownAndReadNothingAndNoneIsLogged(t *testing.T) {
 		}
 		e.client.Get("/track/"+token+"/live").Want(http.StatusNotFound, "We do not know this link")
 	}
+
 	e.client.Get("/track/x", inTurkish).Want(http.StatusNotFound, "Bu bağlantıyı tanımıyoruz")
 
 	for _, path := range []string{pathOf(o), pathOf(o) + "/live"} {
 		e.client.Get(path).Want(http.StatusServiceUnavailable, "Just a moment").Carries(map[string]string{"Retry-After": "5", "Cache-Control": "no-store"})
 	}
+
 	e.client.Get(pathOf(o), inTurkish).Want(http.StatusServiceUnavailable, "Bir dakika", `http-equiv="refresh"`)
 	if e.counted(full, unavailable) != 2 || e.counted(renewal, unavailable) != 1 || e.counted(full, unknown) != float64(len(forgeries(o)))+2 {
 		t.Errorf("%v and %v unavailable, %v unknown", e.counted(full, unavailable), e.counted(renewal, unavailable), e.counted(full, unknown))
@@ -99,6 +104,7 @@ func TestLink_ForgedOnesAreUnknownAndReadNothingAndNoneIsLogged(t *testing.T) {
 
 func TestLink_OlderKeysStillOpen(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	o := e.order()
 	rotated := delivery.TrackingKeys{Current: "t2-20270101", Keys: map[string][]byte{"t1": keys.Keys["t1"], "t2-20270101": []byte("the next key of thirty-two bytes")}}
@@ -112,6 +118,7 @@ func TestLink_OlderKeysStillOpen(t *testing.T) {
 
 func TestLink_AnAskerWhoLeftIsNoFailure(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	o := e.order()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -134,6 +141,7 @@ func TestLink_WaitsForRedisNoLongerThanItsTimeout(t *testing.T) {
 // A page without its store would look as if the store were none; a moment later it is there again.
 func TestLink_WithoutTheServerOfItsStoreIsUnavailable(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	o := e.order()
 	settings := e.ConfigFor(stack.ReportingUser)
@@ -168,6 +176,7 @@ func serverThatDiesAt(t *testing.T, server, key string) string {
 			if err != nil {
 				return
 			}
+
 			redis, err := net.Dial("tcp", server)
 			if dead.Load() || err != nil {
 				_ = client.Close()
@@ -184,15 +193,18 @@ func serverThatDiesAt(t *testing.T, server, key string) string {
 					if err != nil {
 						return
 					}
+
 					if bytes.Contains(request[:n], []byte(key)) {
 						dead.Store(true)
 						return
 					}
+
 					_, _ = redis.Write(request[:n])
 				}
 			}()
 		}
 	}()
+
 	return listener.Addr().String()
 }
 

@@ -16,6 +16,7 @@ import (
 //rule:order-creation-response/trackingUrl decisions/trackingUrl
 func TestPage_FollowsADelivery(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	o := e.order()
 	for _, c := range []struct {
@@ -42,6 +43,7 @@ func TestPage_FollowsADelivery(t *testing.T) {
 		if c.status > delivery.Searching {
 			e.reach(o, c.status, c.after)
 		}
+
 		state := fmt.Sprintf(`data-state="%s"`, c.status)
 		for _, page := range []*testenv.Answer{e.get(o), e.renewed(o)} {
 			page.Want(200, c.english...).Want(200, state).Lacks(c.absent...)
@@ -53,6 +55,7 @@ func TestPage_FollowsADelivery(t *testing.T) {
 				t.Errorf("%s: %d steps done, %d to come", c.status, done, next)
 			}
 		}
+
 		e.get(o, inTurkish).Want(200, c.turkish...).Want(200, state, `<html lang="tr">`)
 		e.renewed(o, inTurkish).Want(200, c.turkish...).Want(200, state)
 	}
@@ -60,6 +63,7 @@ func TestPage_FollowsADelivery(t *testing.T) {
 
 func TestPage_SaysKindlyWhyAnOrderFailed(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	for why, from := range reached {
 		o := e.order()
@@ -75,6 +79,7 @@ func TestPage_SaysKindlyWhyAnOrderFailed(t *testing.T) {
 
 func TestPage_SaysThatAnOrderWasCancelledButNotWhy(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	o := e.order()
 	e.reach(o, delivery.Assigned, time.Minute)
@@ -86,6 +91,7 @@ func TestPage_SaysThatAnOrderWasCancelledButNotWhy(t *testing.T) {
 
 func TestPage_ShowsTheCourierWhoCarriesItNow(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	o := e.order()
 	e.reach(o, delivery.PickedUp, time.Minute)
@@ -101,6 +107,7 @@ func TestPage_ShowsTheCourierWhoCarriesItNow(t *testing.T) {
 
 func TestPage_SaysWhereTheCourierIsAndHowOldThatIs(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	o := e.order()
 	e.reach(o, delivery.PickingUp, 2*time.Minute)
@@ -132,6 +139,7 @@ func TestPage_OfAnOrderForLater(t *testing.T) {
 
 func TestPage_SaysWhenAnOrderIsLateAndWhichDayAnotherDayIs(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	o := e.order()
 	e.reach(o, delivery.Delivering, 2*time.Minute)
@@ -159,6 +167,7 @@ func TestPage_LeavesOutAnArrivalBeforeThePickup(t *testing.T) {
 // else.
 func TestPage_DoesWithoutAStore(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	o := e.order()
 	e.reach(o, delivery.PickingUp, time.Minute)
@@ -171,6 +180,7 @@ func TestPage_DoesWithoutAStore(t *testing.T) {
 
 func TestPage_HeadersKeepTheLinkSecretAndThePageAlone(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	o := e.order()
 	for _, path := range []string{pathOf(o), pathOf(o) + "/live", "/track/x", "/track/"} {
@@ -178,11 +188,13 @@ func TestPage_HeadersKeepTheLinkSecretAndThePageAlone(t *testing.T) {
 			"X-Frame-Options": "DENY", "Content-Language": "en", "Vary": "Accept-Language", "Content-Type": "text/html; charset=utf-8",
 			"X-Robots-Tag": "noindex, nofollow, noarchive", "Content-Security-Policy": policy, "Set-Cookie": ""})
 	}
+
 	for _, part := range []string{"default-src 'none'", "frame-ancestors 'none'", "script-src 'self'", "style-src 'self'"} {
 		if !strings.Contains(policy, part) || strings.Contains(policy, "unsafe") {
 			t.Errorf("the policy is %s", policy)
 		}
 	}
+
 	e.get(o).Harmless("assets/").Lacks("http://", "https://www.g").
 		Want(200, `<meta name="robots" content="noindex, nofollow">`, `<meta name="referrer" content="no-referrer">`, `<noscript><meta http-equiv="refresh" content="30"></noscript>`)
 	if page := e.get(o); len(page.Text) > 40_000 {
@@ -192,12 +204,14 @@ func TestPage_HeadersKeepTheLinkSecretAndThePageAlone(t *testing.T) {
 
 func TestPage_HeadAnswersWithoutABodyAndOtherMethodsAreRefused(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	o := e.order()
 	head := e.client.Do("HEAD", pathOf(o), "").Want(http.StatusOK)
 	if head.Text != "" || head.ContentLength != int64(len(e.get(o).Text)) {
 		t.Errorf("HEAD: %d bytes, length %d", len(head.Text), head.ContentLength)
 	}
+
 	e.client.Do("HEAD", "/track/x", "").Want(http.StatusNotFound)
 	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {
 		for _, path := range []string{pathOf(o), pathOf(o) + "/live", "/track/x", "/track/assets/1/track.js"} {
@@ -208,6 +222,7 @@ func TestPage_HeadAnswersWithoutABodyAndOtherMethodsAreRefused(t *testing.T) {
 
 func TestAssets_AreKeptUnderTheirOwnHashOnly(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	page := e.get(e.order())
 	for name, contentType := range map[string]string{"track.css": "text/css; charset=utf-8", "track.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
@@ -221,6 +236,7 @@ func TestAssets_AreKeptUnderTheirOwnHashOnly(t *testing.T) {
 			t.Errorf("%s: %s, %d bytes", name, kept.Header.Get("Content-Type"), len(kept.Text))
 		}
 	}
+
 	e.client.Get("/track/assets/" + assetFiles.Hash + "/page.html").Want(http.StatusNotFound)
 	// However deep, a page finds its files.
 	e.client.Get("/track/a/b/c").Want(http.StatusNotFound, `href="../../assets/`+assetFiles.Hash+`/track.css"`)

@@ -22,6 +22,7 @@ var coordinate = regexp.MustCompile(`\b(40\.9|41\.0|29\.0)\d*`)
 //rule:decisions/trackingUrl
 func TestPrivacy_NothingOfTheRecipientIsShownInAnyStatus(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	look := func(o *delivery.Order) {
 		t.Helper()
@@ -34,6 +35,7 @@ func TestPrivacy_NothingOfTheRecipientIsShownInAnyStatus(t *testing.T) {
 			}
 		}
 	}
+
 	o := e.order()
 	look(o)
 	for status := delivery.Assigned; status <= delivery.Delivered; status++ {
@@ -43,6 +45,7 @@ func TestPrivacy_NothingOfTheRecipientIsShownInAnyStatus(t *testing.T) {
 		}
 		look(o)
 	}
+
 	failing := e.order()
 	e.reach(failing, delivery.Delivering, time.Minute)
 	e.fail(failing, delivery.PaymentRefused, 2*time.Minute)
@@ -57,6 +60,7 @@ func TestPrivacy_NothingOfTheRecipientIsShownInAnyStatus(t *testing.T) {
 // Two neighbours and a courier at the one's door: the map is the same.
 func TestPrivacy_NeighboursLookAlikeOnTheMap(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	var maps []string
 	for _, door := range []delivery.Point{{Latitude: 40.98812, Longitude: 29.03047}, {Latitude: 40.98771, Longitude: 29.02961}} {
@@ -67,6 +71,7 @@ func TestPrivacy_NeighboursLookAlikeOnTheMap(t *testing.T) {
 		from, to := strings.Index(page, "<svg"), strings.Index(page, "</svg>")
 		maps = append(maps, page[from:to])
 	}
+
 	if maps[0] != maps[1] || maps[0] == "" {
 		t.Errorf("two maps:\n%s\n%s", maps[0], maps[1])
 	}
@@ -84,6 +89,7 @@ func TestPrivacy_AnErasedOrderHasNoMap(t *testing.T) {
 
 func TestCoarsely_MovesAPlaceByLessThanItSays(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(t *rapid.T) {
 		p := delivery.Point{Latitude: rapid.Float64Range(35.8, 42.2).Draw(t, "latitude"), Longitude: rapid.Float64Range(25.6, 44.9).Draw(t, "longitude")}
 		at := coarsely(p)
@@ -102,6 +108,7 @@ func TestCoarsely_MovesAPlaceByLessThanItSays(t *testing.T) {
 // Markup in every field that a vendor or a fleet writes, and a stranger can read.
 func TestXSS_IsTextEverywhere(t *testing.T) {
 	t.Parallel()
+
 	e := newEnv(t)
 	for i, hostile := range []string{
 		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'><svg/onload=alert(1)>`, `</title><script>x</script>`,
@@ -120,6 +127,7 @@ func TestXSS_IsTextEverywhere(t *testing.T) {
 					said = append(said, n.Data)
 				}
 			}
+
 			for _, want := range []string{"S" + hostile, "F" + hostile, delivery.AbbreviateName(e.courier.Name), e.courier.VehicleType} {
 				if !slices.Contains(said, want) {
 					t.Errorf("%d: %q is not shown as it was written", i, want)

@@ -59,15 +59,18 @@ func New(l *ledger.Ledger, keys delivery.TrackingKeys, log *slog.Logger, reg pro
 	if err := keys.Check(); err != nil {
 		return nil, err
 	}
+
 	p := &Pages{ledger: l, keys: keys, log: log.With("part", "tracking"), now: func() time.Time { return l.Now() }, readTimeout: readTimeout}
 	p.requests = promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "reporting_tracking_requests_total",
 		Help: "Requests for tracking pages, by what was asked for (page: opened, live: renewed by a page that is open) and what became of it.",
 	}, []string{"form", "result"})
+
 	for _, r := range results {
 		p.counter(full, r)
 		p.counter(renewal, r)
 	}
+
 	return p, nil
 }
 
@@ -85,10 +88,12 @@ func (p *Pages) Handler() http.Handler {
 		p.counter(full, unknown).Inc()
 		p.notice(w, r, full, unknown)
 	})
+
 	mux.HandleFunc("/track/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, HEAD")
 		p.notice(w, r, full, readOnly)
 	})
+
 	return auth.Protect(policy, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The link is the key: no site may learn it, no search engine may list it.
 		w.Header().Set("Referrer-Policy", "no-referrer")
@@ -140,6 +145,7 @@ func (p *Pages) show(w http.ResponseWriter, r *http.Request, f form) {
 		p.notice(w, r, f, result)
 		return
 	}
+
 	text := wordsFor(r)
 	p.write(w, r, f, http.StatusOK, &sheet{words: text, Token: token, Order: newView(text, o, store, now)})
 }
@@ -151,9 +157,11 @@ func (p *Pages) notice(w http.ResponseWriter, r *http.Request, f form, why resul
 	if why == unavailable {
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 	}
+
 	if status >= http.StatusInternalServerError {
 		s.Again = 2 * retryAfter
 	}
+
 	p.write(w, r, f, status, s)
 }
 
@@ -163,10 +171,12 @@ func (p *Pages) open(ctx context.Context, token string, now time.Time) (*deliver
 	if len(token) > longestToken {
 		return nil, nil, unknown
 	}
+
 	id, err := p.keys.Parse(token)
 	if err != nil {
 		return nil, nil, unknown
 	}
+
 	bounded, cancel := context.WithTimeout(ctx, p.readTimeout)
 	defer cancel()
 	o, err := p.ledger.Orders.Get(bounded, id)
@@ -178,14 +188,17 @@ func (p *Pages) open(ctx context.Context, token string, now time.Time) (*deliver
 	case o.Status.Terminal() && now.Sub(o.UpdatedAt()) > linkLifetime:
 		return nil, nil, expired
 	}
+
 	store, err := p.ledger.Stores.Get(bounded, o.Account, o.ExternalStoreID)
 	if errors.Is(err, delivery.ErrUnavailable) {
 		return nil, nil, p.failure(ctx, id, err)
 	}
+
 	if err != nil {
 		p.log.Warn("a tracking page without its store", "order", id.String(), "error", err)
 		return o, nil, shown
 	}
+
 	return o, store, shown
 }
 
@@ -198,6 +211,7 @@ func (p *Pages) failure(ctx context.Context, id delivery.OrderID, err error) res
 		p.log.Warn("a tracking page cannot be answered", "error", err)
 		return unavailable
 	}
+
 	p.log.Error("a tracking page failed", "order", id.String(), "error", err)
 	return failed
 }
@@ -274,15 +288,19 @@ func newView(w *words, o *delivery.Order, store *delivery.Store, now time.Time) 
 	if o.Status < delivery.PickingUp && o.ReadyAt.After(now.Add(time.Duration(o.Fleet.PickupMinutes)*time.Minute)) {
 		v.Detail = w.format("Ahead", w.clock(o.ReadyAt, now))
 	}
+
 	if n := len(o.Changes); o.Status == delivery.Failed && n > 0 {
 		v.Detail = w.failure(o.Changes[n-1].Failure)
 	}
+
 	if o.Status > delivery.Delivered {
 		v.Advice = w.Text["AskStore"]
 	}
+
 	if store != nil {
 		v.Store = store.Name
 	}
+
 	if !o.Courier.IsZero() {
 		v.Courier = delivery.AbbreviateName(o.Courier.Name)
 		if first, _ := utf8.DecodeRuneInString(v.Courier); first != utf8.RuneError {
@@ -290,11 +308,13 @@ func newView(w *words, o *delivery.Order, store *delivery.Store, now time.Time) 
 		}
 		v.Vehicle = w.vehicle(o.Courier.VehicleType)
 	}
+
 	v.addSteps(w, o, now)
 	v.addEstimates(w, o, now)
 	if !v.Ended && !o.Shrunk() {
 		v.addMap(w, o, store, now)
 	}
+
 	return v
 }
 
@@ -313,6 +333,7 @@ func (v *view) addSteps(w *words, o *delivery.Order, now time.Time) {
 			reached(o.Changes[i].Status, o.Changes[i].At)
 		}
 	}
+
 	v.Steps[len(v.Steps)-1].State = "now"
 	for s := o.Status + 1; s <= delivery.Delivered; s++ {
 		v.Steps = append(v.Steps, step{Name: w.status(s).Step, State: "next"})
@@ -329,6 +350,7 @@ func (v *view) addEstimates(w *words, o *delivery.Order, now time.Time) {
 		v.Estimates = []estimate{{Label: label, At: w.moment(o.UpdatedAt(), now)}}
 		return
 	}
+
 	expect := func(label string, at time.Time) {
 		v.Estimates = append(v.Estimates, estimate{w.Text[label], w.moment(at, now), w.until(at.Sub(now))})
 	}
@@ -336,10 +358,12 @@ func (v *view) addEstimates(w *words, o *delivery.Order, now time.Time) {
 	if o.Status < delivery.PickedUp {
 		pickup = o.EstimatedPickup()
 	}
+
 	// A courier's own estimate that the pickup has overtaken is worth nothing.
 	if at := o.EstimatedDropoff(o.Version); at.After(pickup) {
 		expect("DropoffAt", at)
 	}
+
 	if !pickup.IsZero() {
 		expect("PickupAt", pickup)
 	}
@@ -368,6 +392,7 @@ func (v *view) addMap(w *words, o *delivery.Order, store *delivery.Store, now ti
 		places.Store = &store.Point
 		legend = append(legend, w.Text["Store"])
 	}
+
 	legend = append(legend, w.Text["Dropoff"])
 	where := ""
 	if !o.Location.IsZero() && o.Status >= delivery.Assigned {
@@ -379,6 +404,7 @@ func (v *view) addMap(w *words, o *delivery.Order, store *delivery.Store, now ti
 		legend = append(legend, w.Text["CourierHere"])
 		where = " " + v.Whereabouts + " " + v.Position + "."
 	}
+
 	v.Map = svgmap.Surroundings(places, w.Text["Map"], strings.Join(legend, ", ")+"."+where)
 }
 
@@ -391,10 +417,12 @@ func whereabouts(w *words, s delivery.Status, courier, dropoff delivery.Point, s
 		}
 		to, far, near = store.Point, "CourierFromStore", "CourierAtStore"
 	}
+
 	metres := svgmap.Distance(courier, to)
 	if metres < nearBy {
 		return w.Text[near]
 	}
+
 	return w.format(far, w.distance(metres))
 }
 
@@ -473,10 +501,12 @@ func (w *words) until(d time.Duration) string {
 	case d < 90*time.Second:
 		return w.Text["Soon"]
 	}
+
 	minutes := int(d.Round(time.Minute).Minutes())
 	if minutes < 90 {
 		return w.format("Minutes", minutes)
 	}
+
 	return w.format("Hours", minutes/60, minutes%60)
 }
 
