@@ -49,9 +49,11 @@ func build(ctx context.Context, dir string, m *mutant) (bin string, err error) {
 	if err := errors.Join(os.RemoveAll(texts), os.MkdirAll(texts, 0o700)); err != nil {
 		return "", err
 	}
+
 	file, err := o.Write(texts)
 	if err != nil {
 		return "", err
 	}
+
 	return bin, stack.BuildOverlaid(ctx, bin, file, programs...)
 }

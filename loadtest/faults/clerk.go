@@ -87,6 +87,7 @@ func (c *clerk) readAll(ctx context.Context) error {
 			return fmt.Errorf("reading the setting %s: %w", s.name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -122,6 +123,7 @@ func (c *clerk) replay() {
 	if len(arrivals) == 0 {
 		return
 	}
+
 	a := draw(c.random, arrivals)
 	wasTaken := a.Answered >= 200 && a.Answered < 300 // another one is sent again anyway
 	if !wasTaken || a.EventID == "" {
@@ -143,9 +145,11 @@ func (c *clerk) do(op *validate.Operation, send func() (*client.Answer, error)) 
 	if answer != nil {
 		op.Status, op.Code = answer.Status, answer.Code
 	}
+
 	if err != nil && op.OK() {
 		op.Value = "an answer that cannot be read"
 	}
+
 	c.log = append(c.log, *op)
 }
 
@@ -192,9 +196,11 @@ func (c *clerk) readStore() (value string, answer *client.Answer, err error) {
 	if delivery.CodeOf(err) == delivery.CodeStoreNotFound {
 		return "none", read, nil
 	}
+
 	if err != nil {
 		return "", nil, err
 	}
+
 	return store.Name, read, nil
 }
 

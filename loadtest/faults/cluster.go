@@ -38,6 +38,7 @@ func (s *system) startOnCluster(ctx context.Context, dir string, from *options, 
 	if err != nil {
 		return err
 	}
+
 	s.ends = append(s.ends, s.cluster.Stop)
 	o.RedisURL = s.cluster.URL
 	if err := s.addProxies(map[string]string{"gateway": o.GatewayAddr, "clickhouse": o.ClickHouseAddr}); err != nil {
@@ -49,6 +50,7 @@ func (s *system) startOnCluster(ctx context.Context, dir string, from *options, 
 	if err := s.addSpares(ctx); err != nil {
 		return err
 	}
+
 	return s.openObservers(ctx)
 }
 
@@ -74,11 +76,13 @@ func (s *system) openObservers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		if !found[o.master] {
 			found[o.master] = true
 			s.observers = append(s.observers, o)
 		}
 	}
+
 	return nil
 }
 
@@ -90,6 +94,7 @@ func (s *system) openObserver(ctx context.Context, number int) (o *observer, err
 	if err != nil {
 		return nil, err
 	}
+
 	o.inbox.Serve(o.AccountID, o.WebhookSecret)
 	o.api = &client.Client{Base: "http://" + s.proxies["gateway"].Addr + "/api/vendor/v1", Bearer: o.Bearer, HTTP: &http.Client{Timeout: requestTimeout}}
 
@@ -97,7 +102,9 @@ func (s *system) openObserver(ctx context.Context, number int) (o *observer, err
 	if err != nil {
 		return nil, err
 	}
+
 	o.master, err = s.ledger.MasterOf(ctx, account)
+
 	return o, err
 }
 
@@ -111,6 +118,7 @@ func (o *observer) isServed(ctx context.Context, s *system, timeout time.Duratio
 	if err != nil {
 		return fmt.Errorf("creation: %w", err)
 	}
+
 	var created struct{ OrderID string }
 	if err := a.Into(&created); err != nil {
 		return fmt.Errorf("creation: %w", err)
@@ -127,6 +135,7 @@ func (o *observer) isServed(ctx context.Context, s *system, timeout time.Duratio
 	if err != nil {
 		return err
 	}
+
 	return harness.Await(ctx, "order "+created.OrderID+" in ClickHouse", timeout, pollInterval, func() (bool, error) {
 		found, err := s.queryClickHouse(ctx, "SELECT count() FROM delivery.orders WHERE status = 'Delivered' AND order_id = '"+created.OrderID+"'")
 		return found != "0", err
@@ -144,13 +153,16 @@ func (s *system) queryClickHouse(ctx context.Context, sql string) (string, error
 		return "", err
 	}
 	defer func() { _ = answer.Body.Close() }() // it is read
+
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
 		return "", err
 	}
+
 	if answer.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("ClickHouse: %d: %s", answer.StatusCode, delivery.Excerpt(string(text), delivery.MaxForeignError))
 	}
+
 	return strings.TrimSpace(string(text)), nil
 }
 
@@ -168,6 +180,7 @@ func (in *injection) masterAway(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	in.kill(dead.Program)
 	in.times.Add(1)
 	in.log("%s is dead", dead.Addr)
@@ -176,6 +189,7 @@ func (in *injection) masterAway(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("while %s is dead: %w", dead.Addr, err)
 	}
+
 	return errors.Join(err, in.restart(ctx, dead.Program, startTimeout))
 }
 
@@ -192,12 +206,14 @@ func (in *injection) othersAreServed(ctx context.Context, dead string, gatewaySt
 			}
 			in.log("%s: the account of %s is served", when, o.master)
 		}
+
 		return nil
 	}
 
 	if err := served("at once", serveTimeout); err != nil {
 		return err
 	}
+
 	in.wait(ctx, 5*time.Second, 7*time.Second) // until the others know that it is dead
 	if err := served("when the others know", serveTimeout); err != nil {
 		return err
@@ -217,6 +233,7 @@ func (in *injection) othersAreServed(ctx context.Context, dead string, gatewaySt
 	if gatewayStarts {
 		programs = append(programs, in.Gateway)
 	}
+
 	for _, p := range programs {
 		p.Stop()
 		if err := in.restart(ctx, p, startTimeout); err != nil {
@@ -227,9 +244,11 @@ func (in *injection) othersAreServed(ctx context.Context, dead string, gatewaySt
 		}
 		in.log("%s has started", p.Name)
 	}
+
 	if !gatewayStarts {
 		return nil // nor can the sandbox courier, which was started again with the worker
 	}
+
 	return served("after a start", handOverTimeout)
 }
 
@@ -258,6 +277,7 @@ func (in *injection) replaced(ctx context.Context, begin func(master, replica *s
 	if err := begin(master, replica); err != nil {
 		return err
 	}
+
 	in.times.Add(1)
 	in.log("%s is replaced by %s", master.Addr, replica.Addr)
 
@@ -270,10 +290,12 @@ func (in *injection) replaced(ctx context.Context, begin func(master, replica *s
 			return fmt.Errorf("while %s is replaced, account %s of %s: %w", master.Addr, o.AccountID, o.master, err)
 		}
 	}
+
 	err = harness.Await(ctx, replica.Addr+" to be a master", faultTimeout, pollInterval, func() (bool, error) {
 		role, err := replica.Command(ctx, "ROLE")
 		return err == nil && strings.HasPrefix(role, "master\n"), nil
 	})
+
 	return errors.Join(err, in.restart(ctx, master.Program, startTimeout), in.cluster.AwaitWhole(ctx))
 }
 
@@ -285,6 +307,7 @@ func (in *injection) drawReplica(ctx context.Context) (replica, master *stack.Re
 		if err != nil {
 			return nil, nil, err
 		}
+
 		fields := strings.Split(role, "\n")
 		if fields[0] != "slave" || len(fields) < 3 {
 			continue
@@ -295,8 +318,10 @@ func (in *injection) drawReplica(ctx context.Context) (replica, master *stack.Re
 		if at < 0 {
 			return nil, nil, fmt.Errorf("%s follows %s, which is not in the cluster", replica.Addr, addr)
 		}
+
 		return replica, in.cluster.Nodes[at], replica.AwaitSynced(ctx)
 	}
+
 	return nil, nil, errors.New("the cluster has no replica")
 }
 
@@ -318,5 +343,6 @@ func (s *system) addProxies(upstreams map[string]string) error {
 		s.proxies[name] = proxy
 		s.ends = append(s.ends, proxy.Refuse)
 	}
+
 	return nil
 }

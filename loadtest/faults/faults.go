@@ -74,6 +74,7 @@ func (n needs) isMet(o *options) bool {
 	case clusterWithReplicas:
 		return o.cluster && o.replica
 	}
+
 	return false
 }
 
@@ -101,6 +102,7 @@ func loadFaults(o *options) ([]fault, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if o.only == "" {
 		isLeftOut := func(f fault) bool { return f.hasOwnSystem() != o.overload || !f.isPossible(o) }
 		return slices.DeleteFunc(all, isLeftOut), nil
@@ -115,6 +117,7 @@ func loadFaults(o *options) ([]fault, error) {
 		}
 		return nil, fmt.Errorf("-only: %s needs another Redis: %s (see -cluster and -replica)", f.Name, f.Redis)
 	}
+
 	return all, nil
 }
 
@@ -191,9 +194,11 @@ func (in *injection) inject(ctx context.Context) error {
 	if in.Sending {
 		do = (*injection).whileSending
 	}
+
 	if in.Every == nil {
 		return do(in, ctx)
 	}
+
 	for began := time.Now(); ; {
 		in.wait(ctx, in.Every[0], in.Every[1])
 		if err := cmp.Or(do(in, ctx), context.Cause(ctx)); err != nil || time.Since(began) > faultLength {
@@ -248,6 +253,7 @@ func (in *injection) crash(ctx context.Context) error {
 		in.times.Add(1)
 		return in.killAndRestart(ctx, func() error { return nil })
 	}
+
 	t, err := in.trap(ctx, in.drawWay(), draw(in.random, in.Moments))
 	if err != nil {
 		return err
@@ -263,6 +269,7 @@ func (in *injection) killAndRestart(ctx context.Context, do func() error) error 
 	if err := do(); err != nil {
 		return err
 	}
+
 	in.wait(ctx, 0, 800*time.Millisecond)
 	return in.restart(ctx, p, startTimeout)
 }
@@ -289,6 +296,7 @@ func (in *injection) trap(ctx context.Context, w way, moment failpoint.Moment) (
 			in.log("%s %q", moment, marker)
 			return t, nil
 		}
+
 		if ctx.Err() != nil {
 			return nil, err
 		}
@@ -320,6 +328,7 @@ func (in *injection) lose(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -331,6 +340,7 @@ func (in *injection) late(ctx context.Context) error {
 			return err
 		}
 	}
+
 	// All of them arrive before the round is over.
 	return harness.Sleep(ctx, time.Until(began.Add(failpoint.Lateness+2*time.Second)))
 }
@@ -355,6 +365,7 @@ func (in *injection) hold(ctx context.Context) error {
 			c.cancel(order)
 		}
 	}
+
 	return nil
 }
 
@@ -364,17 +375,20 @@ func (in *injection) whileSending(ctx context.Context) error {
 		v.disturbed.Store(true)
 		v.inbox.Behave(0, 20*time.Second) // longer than any fault, unless the sender leaves
 	}
+
 	defer func() {
 		for _, v := range in.vendors {
 			v.inbox.Behave(0, 0)
 		}
 	}()
+
 	err := harness.Await(ctx, "a webhook", trapTimeout, pollInterval, func() (bool, error) {
 		return slices.ContainsFunc(in.vendors, func(v *vendor) bool { return v.inbox.Begun() > 0 }), nil
 	})
 	if err != nil {
 		return err
 	}
+
 	return actions[in.Action](in, ctx)
 }
 
@@ -383,6 +397,7 @@ func (in *injection) pause(ctx context.Context) error {
 	if err := retry(ctx, startTimeout, func() error { return in.signal(p, syscall.SIGSTOP) }); err != nil {
 		return fmt.Errorf("SIGSTOP: %w", err)
 	}
+
 	in.times.Add(1)
 	err := harness.Sleep(ctx, in.between(in.Length[0], in.Length[1]))
 	_ = in.signal(p, syscall.SIGCONT) // another fault may have killed it
@@ -394,11 +409,13 @@ func (in *injection) delay(ctx context.Context) error {
 	if names == nil {
 		names = slices.Sorted(maps.Keys(in.proxies))
 	}
+
 	for _, name := range names {
 		by := in.between(in.Length[0], in.Length[1])
 		in.proxies[name].Delay(by, by/2)
 		in.times.Add(1)
 	}
+
 	return harness.Sleep(ctx, faultLength)
 }
 
@@ -410,6 +427,7 @@ func (in *injection) partition(ctx context.Context) error {
 	} else {
 		p.Swallow()
 	}
+
 	in.times.Add(1)
 	in.wait(ctx, in.Length[0], in.Length[1])
 	return p.Heal()
@@ -445,22 +463,27 @@ func (in *injection) cutAOF(ctx context.Context) error {
 		}
 		return n
 	}
+
 	before := heals()
 	for _, p := range proxies {
 		p.Mute()
 	}
+
 	end, err := failpoint.EndOf(in.redis.Dir)
 	if err != nil {
 		return err
 	}
+
 	in.wait(ctx, 200*time.Millisecond, 800*time.Millisecond)
 	in.times.Add(1)
+
 	return in.killAndRestart(ctx, func() (err error) {
 		if heals() == before {
 			var cut, of int64
 			cut, of, err = end.CutSince(in.redis.Dir, func(n int64) int64 { return 1 + in.random.Int64N(n) })
 			in.log("cut %d of %d bytes", cut, of)
 		}
+
 		for _, p := range proxies {
 			err = errors.Join(err, p.Heal())
 		}
@@ -528,6 +551,7 @@ func (in *injection) fillMemory(ctx context.Context) error {
 	if _, err := in.command(ctx, "EVAL", ownersLua+listEndedLua, "0", strconv.Itoa(listedOrders)); err != nil {
 		return err
 	}
+
 	filled, err := in.usedMemory(ctx)
 	if err != nil {
 		return err
@@ -537,6 +561,7 @@ func (in *injection) fillMemory(ctx context.Context) error {
 	if _, err := in.command(ctx, "CONFIG", "SET", "maxmemory", strconv.FormatInt(limit, 10)); err != nil {
 		return err
 	}
+
 	in.times.Add(1)
 	err = harness.Await(ctx, "a full Redis becomes less full by itself", healTimeout, pollInterval, func() (bool, error) {
 		used, err := in.usedMemory(ctx)
@@ -545,7 +570,9 @@ func (in *injection) fillMemory(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // the round is over, and heals the rest
 	}
+
 	_, failure := in.command(ctx, "CONFIG", "SET", "maxmemory", stack.DefaultMaxMemory())
+
 	return errors.Join(err, failure)
 }
 
@@ -572,5 +599,6 @@ func (in *injection) disturbReceivers(ctx context.Context) error {
 			v.inbox.Behave(http.StatusInternalServerError, 0)
 		}
 	}
+
 	return harness.Sleep(ctx, faultLength)
 }

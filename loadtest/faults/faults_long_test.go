@@ -24,12 +24,14 @@ import (
 
 func TestCommand_RefusesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
+
 	for _, args := range []string{"x", "-workers 4", "-duration 0s", "-seed -1",
 		"mutants -duration 1m", "mutants -overload", "overload", "-overload -replica", "-overload -cluster"} {
 		if _, err := parse(strings.Fields(args)); err == nil {
 			t.Errorf("%q was taken", args)
 		}
 	}
+
 	for name, o := range map[string]options{
 		"unknown":                    {only: "kill-redis,kill-cat", replica: true},
 		"needs a replica":            {only: "kill-redis,split"},
@@ -48,6 +50,7 @@ func TestCommand_RefusesWhatItDoesNotKnow(t *testing.T) {
 
 func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 	t.Parallel()
+
 	faults, err := loadFaults(new(options))
 	if err != nil {
 		t.Fatal(err)
@@ -91,10 +94,12 @@ func TestDraw_EveryFaultAloneAndThenPairs(t *testing.T) {
 // Every fault names processes and proxies that there are, and has what its action needs.
 func TestLoadFaults_AreComplete(t *testing.T) {
 	t.Parallel()
+
 	all, err := readTable("faults.yaml", "", func(f fault) string { return f.Name })
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	faults, own := bySystem(all)
 	proxies := []string{"gateway", "gateway-redis", "worker-redis", "spares-redis", "reporting-redis", "clickhouse"}
 	for _, f := range faults {
@@ -105,14 +110,17 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 				t.Errorf("%s waits for nothing on %s", f.Name, w.Proxy)
 			}
 		}
+
 		for _, proxy := range named {
 			if !slices.Contains(proxies, proxy) {
 				t.Errorf("%s names proxy %q", f.Name, proxy)
 			}
 		}
+
 		if f.Process != "" && !slices.Contains([]string{"gateway", "worker", "reporting", "clickhouse", "redis"}, f.Process) {
 			t.Errorf("%s names process %q", f.Name, f.Process)
 		}
+
 		wantsProcess := slices.Contains([]string{"crash", "stop", "pause", "slow-fsync", "tear-aof", "cut-aof"}, f.Action)
 		wantsWay := slices.Contains([]string{"lose", "late", "hold"}, f.Action)
 		if f.Does == "" || f.Expect == "" || actions[f.Action] == nil || wantsProcess != (f.Process != "") || wantsWay && len(f.At) == 0 ||
@@ -122,6 +130,7 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 			t.Errorf("%+v is not complete", f)
 		}
 	}
+
 	if len(faults) != 39 {
 		t.Errorf("%d faults on the run's system, want 39", len(faults))
 	}
@@ -132,6 +141,7 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 		if f.Does == "" || f.Expect == "" || ownActions[f.Action] == nil || slices.ContainsFunc(f.System, isUnknown) {
 			t.Errorf("%+v is not complete", f)
 		}
+
 		// Nothing else of a fault has a meaning for an action on a system of its own.
 		unused := f
 		unused.Name, unused.Does, unused.Expect, unused.Action, unused.System = "", "", "", "", nil
@@ -139,6 +149,7 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 			t.Errorf("%s has what its action does not use: %+v", f.Name, unused)
 		}
 	}
+
 	if len(own) != len(ownActions) {
 		t.Errorf("%d faults with systems of their own, want %d", len(own), len(ownActions))
 	}
@@ -146,15 +157,18 @@ func TestLoadFaults_AreComplete(t *testing.T) {
 
 func TestValidateAgain(t *testing.T) {
 	t.Parallel()
+
 	path := t.TempDir() + "/" + roundFile
 	if err := run(t.Context(), []string{"-validate", path}, io.Discard); err == nil {
 		t.Error("validated without a record")
 	}
+
 	rec := record{Facts: &validate.Facts{}}
 	for _, wrong := range []bool{false, true} {
 		if wrong {
 			rec.Facts.Found = []validate.Violation{{Invariant: validate.Unreadable}}
 		}
+
 		if err := harness.WriteJSON(path, rec, io.Discard); err != nil {
 			t.Fatal(err)
 		}
@@ -166,6 +180,7 @@ func TestValidateAgain(t *testing.T) {
 
 func TestVendorClient_KeepsItsConnectionAndSendsOnce(t *testing.T) {
 	t.Parallel()
+
 	var requests, connections atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if requests.Add(1); r.URL.Path == "/break" {

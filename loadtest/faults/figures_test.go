@@ -45,6 +45,7 @@ func TestRecordOwn(t *testing.T) {
 	if len(s.result.Violations) != 1 || s.result.Rounds != 1 {
 		t.Errorf("%+v", s.result)
 	}
+
 	for _, part := range []string{
 		"round  3  disk  ", "a system of its own, 12 figures checked, 0 s, violations 1\n",
 		"1 rounds", "other violations 1\n", "[disk]: reads: 1 of 2, wanted: all\n",

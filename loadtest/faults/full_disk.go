@@ -25,6 +25,7 @@ func (s *ownSystem) fullDisk(ctx context.Context) {
 			orders.problems(), reads.problems()),
 		holds: orders.served(orders.busy, s.form.share) && reads.served(reads.busy, s.form.share),
 	})
+
 	s.checkP99(orders.busy, s.form.quick, "503 took")
 
 	s.disk.FreeRoom()
@@ -34,6 +35,7 @@ func (s *ownSystem) fullDisk(ctx context.Context) {
 		s.checkResent(ctx, filling, "orders refused or not answered while it ended"),
 		s.checkResent(ctx, orders, "orders refused without it"),
 	)
+
 	s.checkReady(ctx, s.Gateway, s.Worker)
 	s.checkSettled(ctx, "the worker has caught up")
 	s.checkKept(ctx, before.orders, filling.orders, first, again)
@@ -59,7 +61,9 @@ func (s *ownSystem) fillDisk(ctx context.Context) (filling *tally) {
 			return err != nil && hasEnded, fmt.Sprintf("error %v", err)
 		},
 	})
+
 	stop()
 	filler.Wait()
+
 	return filling
 }

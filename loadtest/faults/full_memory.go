@@ -44,6 +44,7 @@ func (s *ownSystem) checkMaxmemory(ctx context.Context, earlier []placed) *tally
 		got:   fmt.Sprintf("%d of %d%s", orders.busy.TotalCount(), orders.sent, orders.problems()),
 		holds: len(orders.orders) == 0 && orders.served(orders.busy, s.form.share),
 	})
+
 	s.checkServed(reads, s.form.share, "reads at maxmemory")
 	s.check(expectation{
 		what:  "a login at maxmemory",
@@ -51,13 +52,16 @@ func (s *ownSystem) checkMaxmemory(ctx context.Context, earlier []placed) *tally
 		got:   orError("200", login),
 		holds: login == nil,
 	})
+
 	s.check(expectation{
 		what:  "CPU of the worker, which waits",
 		want:  "at most half a core",
 		got:   fmt.Sprintf("%.2f cores", cores),
 		holds: cores <= 0.5,
 	})
+
 	s.checkReady(ctx, s.Worker)
+
 	return orders
 }
 
@@ -100,6 +104,7 @@ func (s *ownSystem) healFrom(ctx context.Context, f filling) []placed {
 		got:   fmt.Sprintf("%d accepted%s", len(refused.orders), refused.problems()),
 		holds: len(refused.orders) == 0 && refused.busy.TotalCount() == 1,
 	})
+
 	if f.restarts {
 		s.Worker.Stop()
 		s.require(s.Worker.Start(ctx))
@@ -114,6 +119,7 @@ func (s *ownSystem) healFrom(ctx context.Context, f filling) []placed {
 			return err == nil && left == "0", left + " left"
 		},
 	})
+
 	after := s.memoryNow(ctx)
 	s.check(expectation{
 		what:  full + "memory used",
@@ -123,6 +129,7 @@ func (s *ownSystem) healFrom(ctx context.Context, f filling) []placed {
 	})
 
 	s.require(limitMemory(ctx, s.redis, stack.DefaultMaxMemory()))
+
 	return slices.Concat(first, s.checkResent(ctx, refused, full+"the order that was refused"))
 }
 

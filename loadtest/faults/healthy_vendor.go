@@ -59,6 +59,7 @@ func (s *ownSystem) healthy(ctx context.Context, vendor *loadVendor) (t healthyT
 	if err != nil {
 		return t, fmt.Errorf("the healthy vendor's client: %w", err)
 	}
+
 	return t, json.Unmarshal(seen, &t)
 }
 
@@ -69,6 +70,7 @@ func runHealthyVendor(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := json.NewDecoder(in).Decode(&asked); err != nil {
 		return err
 	}
+
 	vendor := &loadVendor{order: asked.Order}
 	orders := load{
 		addr:        asked.Addr,
@@ -77,12 +79,14 @@ func runHealthyVendor(ctx context.Context, in io.Reader, out io.Writer) error {
 		duration:    asked.Duration,
 		accepts:     created,
 	}
+
 	orders.request = func(dst []byte, n int) ([]byte, placed) {
 		o := placed{vendor: vendor, number: asked.First + n}
 		return fmt.Appendf(dst, vendor.order, o.number), o
 	}
 
 	t := orders.send(ctx)
+
 	return json.NewEncoder(out).Encode(healthyTally{
 		Due:      t.arrived,
 		Sent:     t.sent,

@@ -80,6 +80,7 @@ func (c *clockTest) play(ctx context.Context, when string, wanted window) {
 		c.require(fmt.Errorf("no order was accepted %s", when))
 		return
 	}
+
 	c.checkBecomes(ctx, condition{
 		what:   "the order that was read just before, read " + when,
 		within: delivery.PollInterval + slack,
@@ -88,6 +89,7 @@ func (c *clockTest) play(ctx context.Context, when string, wanted window) {
 			return answered(a, err, http.StatusOK)
 		},
 	})
+
 	c.checkSame(ctx, c.orders[:min(20, len(c.orders))], "idempotency keys "+when)
 
 	before := len(c.granted)
@@ -113,6 +115,7 @@ func (c *clockTest) orderWithinLimits(ctx context.Context, when string) {
 		got:   fmt.Sprintf("%d of %d%s", len(orders), n, t.problems()+problems),
 		holds: t.served(t.accepted, c.form.share) && len(orders) == n,
 	})
+
 	c.orders = append(c.orders, orders...)
 }
 
@@ -124,6 +127,7 @@ func (c *clockTest) orderUntilLimited(ctx context.Context) time.Duration {
 			c.require(err)
 			return 0
 		}
+
 		switch a.Status {
 		case http.StatusTooManyRequests:
 			return a.RetryAfter()
@@ -133,6 +137,7 @@ func (c *clockTest) orderUntilLimited(ctx context.Context) time.Duration {
 			return 0
 		}
 	}
+
 	return 0
 }
 
@@ -147,6 +152,7 @@ func (c *clockTest) checkGrantedAgain(ctx context.Context) {
 			return answered(a, err, http.StatusCreated)
 		},
 	})
+
 	most := mostWithin(c.granted, burstWindow)
 	c.check(expectation{
 		what:  "most granted within 10 s over both jumps",
@@ -204,6 +210,7 @@ func (c *clockTest) guess(ctx context.Context) (longest time.Duration) {
 		}
 		longest = max(longest, a.RetryAfter())
 	}
+
 	return longest
 }
 

@@ -75,9 +75,11 @@ func (l load) send(ctx context.Context) *tally {
 	for range l.connections {
 		connections.Go(func() { l.serve(ctx, arrivals, t) })
 	}
+
 	l.arrive(ctx, began, arrivals, t)
 	close(arrivals)
 	connections.Wait()
+
 	return t
 }
 
@@ -88,9 +90,11 @@ func (l load) arrive(ctx context.Context, began time.Time, arrivals chan<- arriv
 		if l.rate > 0 {
 			after = time.Duration(float64(t.arrived) / l.rate * float64(time.Second))
 		}
+
 		if after >= l.duration {
 			return
 		}
+
 		if l.rate == 0 {
 			arrivals <- arrival{n: t.arrived} // the connections take it even when ctx has ended
 			continue
@@ -100,6 +104,7 @@ func (l load) arrive(ctx context.Context, began time.Time, arrivals chan<- arriv
 		if wait := time.Until(due); wait > 0 {
 			time.Sleep(max(wait, time.Millisecond)) // then several are due
 		}
+
 		select {
 		case arrivals <- arrival{n: t.arrived, due: due}:
 		default:
@@ -116,6 +121,7 @@ func (l load) serve(ctx context.Context, arrivals <-chan arrival, t *tally) {
 		if next.due.IsZero() {
 			next.due = time.Now()
 		}
+
 		var o placed
 		request, o = l.request(request[:0], next.n)
 
@@ -124,15 +130,18 @@ func (l load) serve(ctx context.Context, arrivals <-chan arrival, t *tally) {
 		if conn == nil {
 			conn, err = harness.Dial(ctx, l.addr, deadline)
 		}
+
 		if err == nil {
 			a, err = conn.Exchange(request)
 		}
+
 		t.count(&l, o, a, err, time.Since(next.due))
 		if conn != nil && (err != nil || a.Close) {
 			conn.Close()
 			conn = nil
 		}
 	}
+
 	if conn != nil {
 		conn.Close()
 	}
@@ -148,6 +157,7 @@ func (t *tally) count(l *load, o placed, a harness.Answer, err error, took time.
 		t.unknown++
 		return
 	}
+
 	t.statuses[a.Status]++
 	if l.accepts == nil {
 		return
@@ -158,6 +168,7 @@ func (t *tally) count(l *load, o placed, a harness.Answer, err error, took time.
 		_ = kind.RecordValue(took.Microseconds()) // a minute or less
 		return
 	}
+
 	t.wrong++
 	if t.wrong == 1 {
 		t.sample = fmt.Sprintf("%d %.200s", a.Status, a.Body)
@@ -171,6 +182,7 @@ func (t *tally) sort(l *load, o placed, a harness.Answer) *hdrhistogram.Histogra
 		t.orders = append(t.orders, o)
 		return t.accepted
 	}
+
 	switch a.Status {
 	case http.StatusTooManyRequests:
 		if !hasWait(a, delivery.CodeRateLimited) {
@@ -187,6 +199,7 @@ func (t *tally) sort(l *load, o placed, a harness.Answer) *hdrhistogram.Histogra
 		}
 		return t.busy
 	}
+
 	return nil
 }
 
@@ -229,6 +242,7 @@ func hasWait(a harness.Answer, code delivery.Code) bool {
 			RetryAfterSeconds int
 		}
 	}
+
 	err := json.Unmarshal(a.Body, &body)
 	return err == nil && a.RetryAfter >= 1 && body.Data.RetryAfterSeconds == a.RetryAfter && body.Data.ErrorCode == code
 }

@@ -42,11 +42,13 @@ func newLoadVendor(opened *stack.Vendor) *loadVendor {
 	if err != nil {
 		panic(err) // it holds numbers and text only
 	}
+
 	length := len(fmt.Sprintf(string(body), 0))
 	order := fmt.Sprintf("POST /api/vendor/v1/orders HTTP/1.1\r\nHost: api.example.com\r\nUser-Agent: pos/4.2\r\n"+
 		"Accept: application/json\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
 		"X-Idempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s",
 		opened.Bearer, id, length, body)
+
 	return &loadVendor{Vendor: opened, order: order}
 }
 
@@ -106,14 +108,17 @@ func (s *ownSystem) read(ctx context.Context, orders []placed, l load) *tally {
 	if len(orders) == 0 {
 		l.duration = 0
 	}
+
 	l.request = func(dst []byte, n int) ([]byte, placed) {
 		o := orders[n]
 		return fmt.Appendf(dst, "GET /api/vendor/v1/orders/%s HTTP/1.1\r\nHost: api.example.com\r\n"+
 			"Authorization: Bearer %s\r\n\r\n", o.id, o.vendor.Bearer), o
 	}
+
 	l.accepts = func(o *placed, a harness.Answer) bool {
 		return a.Status == 200 && bytes.Contains(a.Body, []byte(`"orderId":"`+o.id+`"`))
 	}
+
 	return l.send(ctx)
 }
 
@@ -131,6 +136,7 @@ func (s *ownSystem) checkKept(ctx context.Context, lists ...[]placed) {
 		problems += t.problems()
 		unread = t.again
 	}
+
 	s.check(expectation{
 		what:  "accepted orders read back",
 		want:  "all",
@@ -146,6 +152,7 @@ func (s *ownSystem) checkKept(ctx context.Context, lists ...[]placed) {
 			sample = append(sample, orders[i])
 		}
 	}
+
 	s.checkSame(ctx, sample, "sent again, answered with the same order")
 }
 

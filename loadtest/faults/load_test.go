@@ -46,14 +46,17 @@ func TestLoad_SortsAnswers(t *testing.T) {
 		{503, "", `{"data":{"errorCode":"SERVICE_UNAVAILABLE"}}`},
 		{500, "", `{}`},
 	}
+
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.Atoi(r.URL.Query().Get("n"))
 		if err != nil || n >= len(answers) {
 			panic(http.ErrAbortHandler) // no answer
 		}
+
 		if answers[n].wait != "" {
 			w.Header().Set("Retry-After", answers[n].wait)
 		}
+
 		w.WriteHeader(answers[n].status)
 		_, _ = io.WriteString(w, answers[n].body)
 	}))

@@ -84,7 +84,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case o.record != "":
 		return validateAgain(o.record, out)
 	}
+
 	_, err = playAll(ctx, o, out)
+
 	return err
 }
 
@@ -96,11 +98,13 @@ func parse(args []string) (options, error) {
 		o.mutants = true
 		args = args[1:]
 	}
+
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), usage+"\n")
 		flags.PrintDefaults()
 	}
+
 	flags.StringVar(&o.only, "only", "", "play only these, `names` with commas")
 	flags.BoolVar(&o.list, "list", false, "print the table of what can be played")
 	if o.mutants {
@@ -122,9 +126,11 @@ func parse(args []string) (options, error) {
 	case o.overload && (o.cluster || o.replica):
 		return o, errors.New("-overload: not with -cluster or -replica")
 	}
+
 	for o.seed == 0 {
 		o.seed = rand.Uint64() >> 32 // short enough to type
 	}
+
 	return o, nil
 }
 
@@ -169,12 +175,15 @@ func readTable[T any](file, names string, name func(T) string) (chosen []T, err 
 	if err == nil {
 		err = yaml.UnmarshalWithOptions(text, &table, yaml.Strict())
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+
 	if names == "" {
 		return table, nil
 	}
+
 	for wanted := range strings.SplitSeq(names, ",") {
 		i := slices.IndexFunc(table, func(row T) bool { return name(row) == strings.TrimSpace(wanted) })
 		if i < 0 {
@@ -182,6 +191,7 @@ func readTable[T any](file, names string, name func(T) string) (chosen []T, err 
 		}
 		chosen = append(chosen, table[i])
 	}
+
 	return chosen, nil
 }
 
@@ -205,5 +215,6 @@ func list(o options, out io.Writer) error {
 			fmt.Fprintf(out, "%18s on a system of its own (-overload)\n", "")
 		}
 	}
+
 	return err
 }

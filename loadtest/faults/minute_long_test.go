@@ -24,13 +24,16 @@ func TestSuite_AMinuteOfFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if seed, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
 		o.seed = seed
 	}
+
 	res, err := playAll(t.Context(), o, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if res.Injected == 0 || res.Report.Operations == 0 || res.Report.Orders == 0 || res.Report.Webhooks == 0 {
 		t.Errorf("nothing was tested: %+v", res)
 	}

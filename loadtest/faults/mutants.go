@@ -68,10 +68,12 @@ func runMutants(ctx context.Context, o options, out io.Writer) error {
 			wrong++
 		}
 	}
+
 	fmt.Fprint(out, table)
 	if wrong > 0 {
 		return fmt.Errorf("%d of %d results are wrong", wrong, len(trials))
 	}
+
 	return nil
 }
 
@@ -90,9 +92,11 @@ func trialsOf(mutants []mutant) (trials []trial) {
 			trials = append(trials, trial{faults: m.Faults, replica: m.Replica})
 		}
 	}
+
 	for _, m := range mutants {
 		trials = append(trials, trial{mutant: &m, faults: m.Faults, replica: m.Replica})
 	}
+
 	return trials
 }
 
@@ -117,6 +121,7 @@ func (t *trial) result(found []validate.Invariant, err error) (text string, ok b
 	if err != nil && len(found) == 0 {
 		return "no result: " + err.Error(), false
 	}
+
 	if t.mutant == nil {
 		if len(found) > 0 {
 			return "BLAMED", false
@@ -128,6 +133,7 @@ func (t *trial) result(found []validate.Invariant, err error) (text string, ok b
 	if !slices.ContainsFunc(found, isWanted) {
 		return "MISSED", false
 	}
+
 	return "caught", true
 }
 
@@ -149,6 +155,7 @@ func (t *trial) play(ctx context.Context, o options, dir string, out io.Writer) 
 	if err := os.RemoveAll(data); err != nil {
 		return "", false, err
 	}
+
 	played := t.options(o.seed, data)
 	played.bin, err = build(ctx, dir, t.mutant)
 	if err != nil {
@@ -175,7 +182,9 @@ func (t *trial) play(ctx context.Context, o options, dir string, out io.Writer) 
 	if ok && len(found) > 0 {
 		result = fmt.Sprint(found)
 	}
+
 	changed, err := t.changed()
+
 	return fmt.Sprintf("| %s: %s | %s | %s | %s |\n", t.name(), t.does(), strings.Join(changed, ", "), result, took.Round(time.Second)), ok, err
 }
 
@@ -187,19 +196,24 @@ func (t *trial) changed() (names []string, err error) {
 	if !t.mutant.changesCode() {
 		return t.mutant.Redis, nil
 	}
+
 	module, err := stack.ModuleDir()
 	if err != nil {
 		return nil, err
 	}
+
 	err = fs.WalkDir(os.DirFS(filepath.Join(module, t.mutant.folder())), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
+
 		if path.Ext(name) == ".go" {
 			name = path.Dir(name)
 		}
+
 		names = append(names, name)
 		return nil
 	})
+
 	return names, err
 }

@@ -17,6 +17,7 @@ import (
 // declaration of Go.
 func TestMutants_Compile(t *testing.T) {
 	t.Parallel()
+
 	module, err := stack.ModuleDir()
 	noError(t, err)
 	mutants, err := loadMutants("")
@@ -31,6 +32,7 @@ func TestMutants_Compile(t *testing.T) {
 			packages["./"+filepath.Dir(file)] = true
 		}
 	}
+
 	overlay, err := o.Write(t.TempDir())
 	noError(t, err)
 
@@ -51,13 +53,18 @@ func goFiles(t *testing.T, folder string) (files []string) {
 		if os.IsNotExist(err) {
 			return nil
 		}
+
 		if err != nil || filepath.Ext(name) != ".go" {
 			return err
 		}
+
 		file, err := filepath.Rel(folder, name)
 		files = append(files, file)
+
 		return err
 	})
+
 	noError(t, err)
+
 	return files
 }

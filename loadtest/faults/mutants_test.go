@@ -36,6 +36,7 @@ func TestMutants_AreComplete(t *testing.T) {
 		if _, err := loadFaults(&options{only: m.Faults, replica: m.Replica}); err != nil {
 			t.Errorf("%s: %v", m.Name, err)
 		}
+
 		if m.changesCode() {
 			folders = append(folders, m.Name)
 		}

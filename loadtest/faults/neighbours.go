@@ -45,6 +45,7 @@ func (s *ownSystem) besideNeighbour(ctx context.Context, what string, neighbour 
 	if ctx.Err() != nil {
 		return
 	}
+
 	_, err := s.healthy(ctx, s.wide[0]) // connections, caches and the first rows of everything
 	s.require(err)
 
@@ -55,6 +56,7 @@ func (s *ownSystem) besideNeighbour(ctx context.Context, what string, neighbour 
 		s.require(err)
 		without.add(t)
 	}
+
 	var seen string
 	for round := range neighbourRounds {
 		disturbing, stop := context.WithCancel(ctx)
@@ -68,6 +70,7 @@ func (s *ownSystem) besideNeighbour(ctx context.Context, what string, neighbour 
 		s.require(err)
 		beside.add(t)
 	}
+
 	used := watched()
 	if ctx.Err() != nil {
 		return
@@ -81,6 +84,7 @@ func (s *ownSystem) besideNeighbour(ctx context.Context, what string, neighbour 
 		got:   fmt.Sprintf("%d MiB", used["gateway"].Peak>>20),
 		holds: used["gateway"].Peak <= gatewayMemory,
 	})
+
 	s.figure("cores used", "gateway %.2f worker %.2f redis %.2f, the neighbour's clients %.2f",
 		used["gateway"].Cores, used["worker"].Cores, used["redis"].Cores, used["neighbour"].Cores)
 	s.checkReady(ctx, s.Gateway, s.Worker)
@@ -111,12 +115,14 @@ func (s *ownSystem) checkHealthy(without, beside healthyRounds) {
 		got:   fmt.Sprintf("%d of %d%s", accepted, sent, without.problems+beside.problems),
 		holds: accepted == sent,
 	})
+
 	s.check(expectation{
 		what:  "of them sent when they fell due, not held up by earlier ones",
 		want:  fmt.Sprintf("%.4g %%", 100*s.form.punctual),
 		got:   fmt.Sprintf("%d of %d", sent, due),
 		holds: float64(sent) >= s.form.punctual*float64(due),
 	})
+
 	s.check(expectation{
 		what: "their p99 beside the neighbour",
 		want: fmt.Sprintf("at most %.1f times that without, medians of %d rounds", s.form.ratio, neighbourRounds),
@@ -170,6 +176,7 @@ func (s *ownSystem) besideReports(ctx context.Context) {
 		`{"status":"Assigned"}`,
 		`{"status":"Failed","failureReason":"AddressNotFound"}`,
 	}
+
 	ofEnded := []string{
 		`{"status":"Assigned"}`,
 		`{"status":"PickedUp"}`,
@@ -183,14 +190,17 @@ func (s *ownSystem) besideReports(ctx context.Context) {
 		if n%2 == 1 {
 			bodies = ofEnded
 		}
+
 		m := message{
 			method: http.MethodPost,
 			path:   "/api/fleet/v1/jobs/" + orders[n%len(orders)] + "/status",
 			bearer: s.apis.Fleet.Bearer,
 			body:   bodies[n/len(orders)%len(bodies)],
 		}
+
 		return m.append(dst), placed{}
 	}
+
 	s.besideNeighbour(ctx, "answers to a fleet that reports without end", s.sending(reports))
 }
 
@@ -202,6 +212,7 @@ func (s *ownSystem) openAndEnded(ctx context.Context) (ids []string) {
 		s.require(fmt.Errorf("%d of %d orders accepted%s", len(t.orders), n, t.problems()))
 		return nil
 	}
+
 	for i, o := range t.orders {
 		ids = append(ids, o.id)
 		if i%2 == 1 {
@@ -209,11 +220,13 @@ func (s *ownSystem) openAndEnded(ctx context.Context) (ids []string) {
 			s.require(s.apis.Fleet.Call(ctx, http.MethodPost, "/jobs/"+o.id+"/status", delivered, nil))
 		}
 	}
+
 	s.require(harness.Await(ctx, "the worker", s.form.timeout, pollInterval, func() (bool, error) {
 		var job struct{ Status string }
 		err := s.apis.Fleet.Call(ctx, http.MethodGet, "/jobs/"+ids[n-1], nil, &job)
 		return job.Status == "Delivered", err
 	}))
+
 	return ids
 }
 
@@ -231,6 +244,7 @@ func (s *ownSystem) besideWrongLogins(ctx context.Context) {
 		}
 		return m.append(dst), placed{}
 	}
+
 	s.besideNeighbour(ctx, "answers to wrong logins", s.sending(logins))
 }
 
@@ -246,6 +260,7 @@ func (s *ownSystem) besideLargeFleets(ctx context.Context) {
 			return err
 		})
 	}
+
 	changing, err := s.openFleet(ctx, "Changing", area)
 	err = errors.Join(err, opening.Wait())
 	if err != nil {
@@ -263,6 +278,7 @@ func (s *ownSystem) besideLargeFleets(ctx context.Context) {
 		}
 		return m.append(dst), placed{}
 	}
+
 	s.besideNeighbour(ctx, "answers to a fleet that changes its availability", s.sending(changes))
 }
 

@@ -68,22 +68,27 @@ func (s *ownSystem) start(ctx context.Context, dir, bin string, parts []part) er
 	if slices.Contains(parts, courier) {
 		o.Courier, o.CourierStep = "auto", courierStep
 	}
+
 	if slices.Contains(parts, onePartition) {
 		o.Env = append(o.Env, "PARTITIONS=1")
 	}
+
 	if slices.Contains(parts, fewPlaces) && s.form.maxInFlight != "" {
 		o.Env = append(o.Env, "MAX_IN_FLIGHT="+s.form.maxInFlight)
 	}
+
 	if slices.Contains(parts, shim) {
 		if err := s.startRedis(ctx, dir, nil); err != nil {
 			return err
 		}
 	}
+
 	if err := s.startPrograms(ctx, o); err != nil {
 		return err
 	}
 
 	s.addr = strings.TrimPrefix(s.Demo.BaseURL, "http://")
+
 	return s.openOwnVendors(ctx)
 }
 
@@ -94,6 +99,7 @@ func (s *ownSystem) openOwnVendors(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	s.steady, s.wide = wide[0], wide[1:]
 	s.ordinary, err = s.openVendors(ctx, "Ordinary", s.form.ordinary, readable)
 	return err
@@ -107,9 +113,11 @@ func (s *ownSystem) openVendors(ctx context.Context, name string, n int, limits 
 	if err != nil {
 		return nil, err
 	}
+
 	for _, v := range opened {
 		vendors = append(vendors, newLoadVendor(v))
 	}
+
 	return vendors, nil
 }
 
@@ -220,8 +228,10 @@ func (s *suite) playOnOwnSystem(ctx context.Context, r *round) error {
 	if err := own.start(ctx, filepath.Join(s.dir, f.Name), s.plainBin, f.System); err != nil {
 		return errors.Join(err, context.Cause(ctx))
 	}
+
 	ownActions[f.Action](own, ctx)
 	r.ended = time.Now()
 	r.figures, r.violations = own.checked, own.violations
+
 	return context.Cause(ctx)
 }

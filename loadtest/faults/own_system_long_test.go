@@ -44,8 +44,10 @@ func TestOwnSystems_FiguresAreAsWanted(t *testing.T) {
 		if f.Name == "clickhouse" {
 			continue // the reporting tests kill ClickHouse
 		}
+
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
+
 			s := newSuite(options{form: briefForm}, t.Output())
 			s.dir, s.plainBin = t.TempDir(), bin
 
@@ -55,6 +57,7 @@ func TestOwnSystems_FiguresAreAsWanted(t *testing.T) {
 			if s.result.Rounds != 1 {
 				t.Errorf("%d rounds, want 1", s.result.Rounds)
 			}
+
 			for _, v := range s.result.Violations {
 				t.Error(v)
 			}
@@ -64,6 +67,7 @@ func TestOwnSystems_FiguresAreAsWanted(t *testing.T) {
 
 func TestLoadFaults_ThoseWithSystemsOfTheirOwnAreAskedFor(t *testing.T) {
 	t.Parallel()
+
 	plain, err := loadFaults(new(options))
 	noError(t, err)
 	long, err := loadFaults(&options{overload: true})
@@ -77,6 +81,7 @@ func TestLoadFaults_ThoseWithSystemsOfTheirOwnAreAskedFor(t *testing.T) {
 	if shared, own := bySystem(long); len(shared) > 0 || len(own) != len(ownActions) {
 		t.Errorf("-overload plays %d on its system, %d on others, want 0 and %d", len(shared), len(own), len(ownActions))
 	}
+
 	shared, own := bySystem(named)
 	isNamed := func(f fault) bool { return slices.Contains([]string{"load", "memory"}, f.Name) }
 	if len(shared) != 1 || len(own) != 2 || !isNamed(own[0]) || !isNamed(own[1]) {

@@ -27,6 +27,7 @@ func TestPoints_AreMarkedAndUsed(t *testing.T) {
 		if !slices.Contains(marked, name) {
 			t.Errorf("no request is marked with point.%s", name)
 		}
+
 		isUsed := slices.ContainsFunc(faults, func(f fault) bool {
 			return slices.ContainsFunc(f.At, func(w way) bool { return slices.Contains(w.Points, p) })
 		})
@@ -48,21 +49,25 @@ func declaredPoints(t *testing.T) map[string]point.Point {
 		if !isSpec {
 			return true
 		}
+
 		kind, hasKind := spec.Type.(*ast.Ident)
 		if !hasKind || kind.Name != "Point" {
 			return true
 		}
+
 		for i, value := range spec.Values {
 			text, err := strconv.Unquote(value.(*ast.BasicLit).Value)
 			noError(t, err)
 			points[spec.Names[i].Name] = point.Point(text)
 		}
+
 		return true
 	})
 
 	if len(points) == 0 {
 		t.Fatal("package point has no failpoints")
 	}
+
 	return points
 }
 
@@ -73,6 +78,7 @@ func markedPoints(t *testing.T, folder string) (names []string) {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
 			return err
 		}
+
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		if err != nil {
 			return err
@@ -83,12 +89,15 @@ func markedPoints(t *testing.T, folder string) (names []string) {
 			if !isSelector {
 				return true
 			}
+
 			if source, isIdent := selector.X.(*ast.Ident); isIdent && source.Name == "point" {
 				names = append(names, selector.Sel.Name)
 			}
 			return true
 		})
+
 		return nil
 	}))
+
 	return names
 }

@@ -21,6 +21,7 @@ func (s *system) addReplica(ctx context.Context) (err error) {
 		}
 		s.ends = append(s.ends, s.master.Refuse)
 	}
+
 	server := s.server
 	s.servers++
 	server.Dir = fmt.Sprintf("%s-%d", server.Dir, s.servers)
@@ -28,10 +29,12 @@ func (s *system) addReplica(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+
 	s.ends = append(s.ends, replica.Stop)
 	s.mu.Lock()
 	s.replica = replica
 	s.mu.Unlock()
+
 	return replica.Follow(ctx, s.redis)
 }
 
@@ -51,16 +54,19 @@ func (in *injection) killMachine(ctx context.Context) error {
 	if err := in.replica.AwaitSynced(ctx); err != nil {
 		return err
 	}
+
 	if in.random.IntN(2) == 0 {
 		if err := in.signal(in.replica.Program, syscall.SIGSTOP); err != nil {
 			return err
 		}
 		in.wait(ctx, 0, 300*time.Millisecond)
 	}
+
 	in.redis.Kill()
 	if err := in.signal(in.replica.Program, syscall.SIGCONT); err != nil {
 		return err
 	}
+
 	return errors.Join(in.replica.Follow(ctx, nil), in.replaceMaster(ctx))
 }
 
@@ -70,14 +76,17 @@ func (in *injection) split(ctx context.Context) error {
 	if err := errors.Join(in.replica.AwaitSynced(ctx), in.replica.Follow(ctx, nil)); err != nil {
 		return err
 	}
+
 	in.wait(ctx, 0, time.Second)
 	for _, p := range in.redisProxies() {
 		if in.random.IntN(2) == 0 {
 			p.Redirect(in.replica.Addr)
 		}
 	}
+
 	in.wait(ctx, 500*time.Millisecond, 2*time.Second)
 	in.redis.Kill()
+
 	return in.replaceMaster(ctx)
 }
 

@@ -62,14 +62,17 @@ func (s *suite) record(r *round) {
 		if len(r.injections) > 1 {
 			continue // one fault can prevent what the other waits for
 		}
+
 		l.Outage = max(l.Outage, outage)
 		for _, op := range ops {
 			l.Saw[kindOf(&op)]++
 		}
+
 		if in.failure != nil {
 			res.NotDone = append(res.NotDone, fmt.Sprintf("round %d, %s: %v", r.number, in.Name, in.failure))
 		}
 	}
+
 	res.Injected += strikes
 	res.addViolations(r)
 	s.printRound(r, "%d workers, struck %2d, %4d operations (%3d unknown), %3d orders, %4d webhooks, outage %4.1f s, settled in %4.1f s",
@@ -129,6 +132,7 @@ func (s *suite) summary() {
 	if len(res.Faults) > 0 {
 		s.summarizeShared()
 	}
+
 	s.print("\n%d rounds, %.0f s", res.Rounds, time.Since(s.began).Seconds())
 	by := res.ByInvariant
 	lost, duplicates := by[validate.LostOrder], by[validate.DuplicateOrder]+by[validate.KeyTwoOutcomes]
@@ -140,6 +144,7 @@ func (s *suite) summary() {
 			s.print("  %s", v)
 		}
 	}
+
 	for _, line := range res.NotDone {
 		s.print("not done: %s", line)
 	}
@@ -152,6 +157,7 @@ func (s *suite) summarizeShared() {
 	for _, l := range res.Faults {
 		s.print("%-18s %6d %6d  %6.1f s   %s", l.Fault, l.Rounds, l.Times, l.Outage.Seconds(), counts(l.Saw))
 	}
+
 	rep := &res.Report
 	s.print("\n%d faults injected; seed %d", res.Injected, res.Seed)
 	s.print("%d operations checked (%d unknown, %d replays, %d refusals of which %d by limits, %d reports of fleets, %d requests of clerks), %d orders with %d states, "+
@@ -176,6 +182,7 @@ func (s *suite) explain(r *round) error {
 	if err := harness.WriteJSON(path, rec, s.out); err != nil {
 		return fmt.Errorf("keeping the round: %w", err)
 	}
+
 	s.print("\nround %d (%s) has %d violations; seed %d repeats the run, the round's own is %d",
 		r.number, r.name(), len(r.violations), s.options.seed, r.seed)
 	var subjects []string
@@ -189,10 +196,13 @@ func (s *suite) explain(r *round) error {
 			}
 		}
 	}
+
 	for _, id := range subjects {
 		s.print("\n%s", rec.timeline(id))
 	}
+
 	s.print("\nvalidate the operations and facts again with: go run ./loadtest/faults -validate %s", path)
+
 	return nil
 }
 
@@ -201,18 +211,22 @@ func validateAgain(path string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("-validate: %w", err)
 	}
+
 	var rec record
 	if err := json.Unmarshal(text, &rec); err != nil || rec.Facts == nil {
 		return fmt.Errorf("-validate: %s is no record of a round: %w", path, err)
 	}
+
 	report, violations := validate.Check(rec.Operations, rec.Facts)
 	fmt.Fprintf(out, "%+v\n", report)
 	for _, v := range violations {
 		fmt.Fprintln(out, v)
 	}
+
 	if len(violations) > 0 {
 		return fmt.Errorf("%d violations", len(violations))
 	}
+
 	return nil
 }
 
@@ -222,6 +236,7 @@ func (rec *record) timeline(id string) string {
 	if event, _, err := delivery.ParseEventID(id); err == nil {
 		subject = event.String()
 	}
+
 	var lines []string // each begins with its time
 	add := func(at time.Time, source, of string, what any) {
 		text, err := json.Marshal(what)
@@ -232,25 +247,32 @@ func (rec *record) timeline(id string) string {
 			lines = append(lines, fmt.Sprintf("%s  %s %s", at.UTC().Format("2006-01-02T15:04:05.000"), source, text))
 		}
 	}
+
 	for _, op := range rec.Operations {
 		add(op.Start, "client", op.Order, op)
 	}
+
 	for _, o := range rec.Facts.Orders {
 		add(o.Created, "Redis", o.ID, o)
 	}
+
 	for _, a := range rec.Facts.Arrivals {
 		add(a.Began, "receiver", a.Order, a)
 	}
+
 	archive := &rec.Facts.Archive
 	for _, row := range slices.Concat(archive.Orders, archive.Steps) {
 		ms, _ := strconv.ParseInt(row[5], 10, 64) // both kinds have their time there
 		add(time.UnixMilli(ms), "ClickHouse", row[0], row)
 	}
+
 	for _, a := range archive.Attempts {
 		event, _, _ := delivery.ParseEventID(a.EventID) // a notice is of no order
 		add(a.At, "ClickHouse", event.String(), a)
 	}
+
 	slices.Sort(lines)
 	const most = 60
+
 	return "what is known of " + id + ":\n  " + strings.Join(lines[max(0, len(lines)-most):], "\n  ")
 }

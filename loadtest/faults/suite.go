@@ -94,16 +94,19 @@ func playAll(ctx context.Context, o options, out io.Writer) (*result, error) {
 	if s.dir, err = o.dataFolder(); err != nil {
 		return &s.result, err
 	}
+
 	err = s.run(ctx, chosen)
 	s.system.stop()
 	s.summary()
 	if n := len(s.result.Violations); n > 0 {
 		err = errors.Join(err, fmt.Errorf("%d violations", n))
 	}
+
 	err = o.leave(s.dir, err, out)
 	if n := len(s.result.NotDone); n > 0 {
 		err = errors.Join(err, fmt.Errorf("%d faults could not be done", n))
 	}
+
 	return &s.result, err
 }
 
@@ -116,9 +119,11 @@ func (s *suite) run(ctx context.Context, chosen []fault) error {
 			return err
 		}
 	}
+
 	if len(own) == 0 || len(s.result.Violations) > 0 {
 		return nil
 	}
+
 	return s.playOwn(ctx, own)
 }
 
@@ -129,10 +134,12 @@ func (s *suite) playShared(ctx context.Context, chosen []fault) error {
 	if s.options.only == "" {
 		s.print("faults: -overload plays those that need a system of their own, in about 20 minutes")
 	}
+
 	progress := io.Discard
 	if s.options.verbose {
 		progress = s.out
 	}
+
 	if s.options.bin == "" {
 		bin, err := build(ctx, s.dir, nil)
 		if err != nil {
@@ -140,6 +147,7 @@ func (s *suite) playShared(ctx context.Context, chosen []fault) error {
 		}
 		s.options.bin = bin
 	}
+
 	if err := s.system.start(ctx, s.dir, &s.options, progress); err != nil {
 		return err
 	}
@@ -156,6 +164,7 @@ func (s *suite) playShared(ctx context.Context, chosen []fault) error {
 			return s.explain(r)
 		}
 	}
+
 	return nil
 }
 
@@ -169,6 +178,7 @@ func (s *suite) playOwn(ctx context.Context, chosen []fault) error {
 			return err
 		}
 	}
+
 	for _, f := range chosen {
 		r := &round{number: s.result.Rounds + 1, faults: []fault{f}}
 		if err := s.playOnOwnSystem(ctx, r); err != nil {
@@ -176,6 +186,7 @@ func (s *suite) playOwn(ctx context.Context, chosen []fault) error {
 		}
 		s.recordOwn(r)
 	}
+
 	return nil
 }
 
@@ -196,14 +207,17 @@ func (s *suite) draw(number int, chosen []fault) *round {
 			r.faults = r.faults[i : i+1]
 		}
 	}
+
 	if r.workers = s.options.workers; r.workers == 0 {
 		r.workers = 1 + r.dice(3).IntN(maxWorkers)
 	}
+
 	for _, f := range r.faults {
 		if f.Workers != nil {
 			r.workers = min(max(r.workers, f.Workers[0]), f.Workers[1])
 		}
 	}
+
 	return r
 }
 
@@ -229,25 +243,30 @@ func (s *suite) play(ctx context.Context, r *round) (err error) {
 	if err := s.disturb(ctx, r); err != nil {
 		return err
 	}
+
 	var all sync.WaitGroup
 	for i, v := range r.vendors {
 		c := s.newClient(r, clients+i, v, 1000+uint64(i))
 		all.Go(c.clarify)
 	}
+
 	all.Wait()
 	r.ended = time.Now()
 	for _, c := range r.clients {
 		r.operations = append(r.operations, c.log...)
 	}
+
 	for _, c := range r.fleet {
 		r.operations = append(r.operations, c.log...)
 	}
+
 	for _, c := range r.clerks {
 		if err := c.readAll(ctx); err != nil {
 			return err
 		}
 		r.operations = append(r.operations, c.log...)
 	}
+
 	return s.validate(ctx, r)
 }
 
@@ -262,18 +281,22 @@ func (s *suite) disturb(ctx context.Context, r *round) error {
 		c := s.newClient(r, i, r.vendors[i%len(r.vendors)], 100+uint64(i))
 		all.Go(func() { c.run(acting, pause) })
 	}
+
 	for i := range fleetClients {
 		c := &fleetClient{number: i, api: s.system.apis.Fleet, random: r.dice(50 + uint64(i))}
 		r.fleet = append(r.fleet, c)
 		all.Go(func() { c.run(acting, r.vendors, fleetPause) })
 	}
+
 	for i, v := range r.vendors {
 		c := s.newClerk(r, i, v)
 		all.Go(func() { c.run(acting, clerkPause) })
 	}
+
 	if err := harness.Sleep(ctx, calmBefore); err != nil {
 		return err
 	}
+
 	s.inject(ctx, r)
 	for _, v := range r.vendors {
 		v.inbox.Behave(0, 0)
@@ -281,9 +304,11 @@ func (s *suite) disturb(ctx context.Context, r *round) error {
 			return err
 		}
 	}
+
 	if err := s.system.heal(ctx, r.workers); err != nil {
 		return fmt.Errorf("healing: %w", err)
 	}
+
 	return harness.Sleep(ctx, calmAfter)
 }
 
@@ -320,6 +345,7 @@ func (s *suite) inject(ctx context.Context, r *round) {
 		r.injections = append(r.injections, in)
 		all.Go(func() { in.failure = in.inject(ctx) })
 	}
+
 	all.Wait()
 }
 
@@ -331,11 +357,13 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 		ClickHouseURL: s.system.Demo.ClickHouseURL,
 		Calm:          r.calm(),
 	}
+
 	for _, v := range r.vendors {
 		sources.Inboxes = append(sources.Inboxes, v.inbox)
 		sources.Accounts = append(sources.Accounts,
 			validate.Account{ID: v.AccountID, Limits: v.limits, Disturbed: v.disturbed.Load(), Couriers: true})
 	}
+
 	settling, cancel := context.WithTimeout(ctx, settleTimeout)
 	err := sources.Settle(settling, func(line string) { s.step("settling: %s", line) })
 	cancel()
@@ -343,9 +371,11 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+
 	if err != nil { // the violations show what is left
 		s.step("not settled after %.0f s: %v", r.settled.Seconds(), err)
 	}
+
 	err = retry(ctx, gatherTimeout, func() (err error) { // a busy machine may answer too late
 		r.facts, err = sources.Gather(ctx)
 		return err
@@ -353,10 +383,12 @@ func (s *suite) validate(ctx context.Context, r *round) error {
 	if err != nil {
 		return err
 	}
+
 	r.report, r.violations = validate.Check(r.operations, r.facts)
 	if err := s.system.Died(); err != nil {
 		r.violations = append(r.violations, validate.Violation{Invariant: validate.Crashed, Text: err.Error()})
 	}
+
 	return nil
 }
 
@@ -365,6 +397,7 @@ func (r *round) calm() bool {
 	if slices.ContainsFunc(r.faults, func(f fault) bool { return f.Name != "none" && f.Name != "receivers" }) {
 		return false
 	}
+
 	const quick = 0.1 // seconds; on an idle machine it is 5 ms
 	var took []float64
 	for _, op := range r.operations {
@@ -372,6 +405,7 @@ func (r *round) calm() bool {
 			took = append(took, op.End.Sub(op.Start).Seconds())
 		}
 	}
+
 	return harness.Quantile(took, 0.95) < quick
 }
 

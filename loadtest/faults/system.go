@@ -66,6 +66,7 @@ func (s *system) start(ctx context.Context, dir string, from *options, out io.Wr
 	if err := s.startRedis(ctx, dir, users, from.redis...); err != nil {
 		return err
 	}
+
 	o := s.stackOptions(dir, from, out)
 	if from.replica {
 		if err := s.addReplica(ctx); err != nil {
@@ -73,6 +74,7 @@ func (s *system) start(ctx context.Context, dir string, from *options, out io.Wr
 		}
 		o.RedisURL, o.Env = s.urlBehind(stack.OperatorUser, s.master), append(o.Env, "REDIS_DURABILITY=replica")
 	}
+
 	err = s.addProxies(map[string]string{"gateway": o.GatewayAddr, "clickhouse": o.ClickHouseAddr,
 		"gateway-redis": s.redis.Addr, "worker-redis": s.redis.Addr, "spares-redis": s.redis.Addr, "reporting-redis": s.redis.Addr})
 	if err != nil {
@@ -81,6 +83,7 @@ func (s *system) start(ctx context.Context, dir string, from *options, out io.Wr
 	if err := s.startPrograms(ctx, o); err != nil {
 		return err
 	}
+
 	return s.addSpares(ctx)
 }
 
@@ -104,7 +107,9 @@ func (s *system) addSpares(ctx context.Context) error {
 		spare.Env = append(spare.Env, "WORKER_REDIS_URL="+s.redisURL("worker", "spares-redis"))
 		s.spares = append(s.spares, spare)
 	}
+
 	s.apis.Fleet.HTTP = &http.Client{Timeout: 2 * time.Second, Transport: s.apis.Fleet.HTTP.Transport}
+
 	return nil
 }
 
@@ -113,12 +118,14 @@ func (s *system) startRedis(ctx context.Context, dir string, users *stack.Users,
 	if s.disk, err = failpoint.NewShim(ctx, filepath.Join(dir, "shim")); err != nil {
 		return err
 	}
+
 	s.ends = append(s.ends, func() { _ = s.disk.Close() }) // a file of a few bytes
 	s.server = stack.RedisOptions{Dir: filepath.Join(dir, "ledger"), Users: users, Env: s.disk.Env(), Extra: extra}
 	s.redis, err = stack.StartRedis(ctx, s.server)
 	if err == nil {
 		s.ends = append(s.ends, s.redis.Stop)
 	}
+
 	return err
 }
 
@@ -131,28 +138,35 @@ func (s *system) startPrograms(ctx context.Context, o stack.Options) (err error)
 		}
 		o.Env = append(o.Env, "WORKER_REDIS_URL="+s.redisURL("worker", "worker-redis"))
 	}
+
 	if s.redis != nil && o.RedisURL == "" {
 		o.RedisURL = s.redis.URL
 	}
+
 	if s.Stack, err = stack.Start(ctx, o); err != nil {
 		return err
 	}
+
 	s.ends = append(s.ends, s.Stop)
 	if s.redis == nil && s.cluster == nil {
 		s.redis = s.Redis
 		o.RedisURL = s.redis.URL
 	}
+
 	s.ledger, err = ledger.Open(ctx, ledger.Config{URL: o.RedisURL, Environment: "sandbox", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
+
 	s.ends = append(s.ends, func() { _ = s.ledger.Close() }) // nothing is written through it
 	s.redisClient, err = newRedisClient(o.RedisURL)
 	if err != nil {
 		return err
 	}
+
 	s.ends = append(s.ends, func() { _ = s.redisClient.Close() }) // nothing is written through it either
 	s.apis, err = s.Demo.Connect(ctx, client.New("", 4))
+
 	return err
 }
 
@@ -182,6 +196,7 @@ func (s *system) writeSettings(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+
 	const redis = "url: ${REDIS_URL"
 	for program, values := range map[string]map[string]string{
 		"gateway": {redis: s.redisURL("gateway", "gateway-redis")},
@@ -194,6 +209,7 @@ func (s *system) writeSettings(dir string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -221,13 +237,16 @@ func (s *system) programs() []*stack.Program {
 	if s.spares == nil {
 		return nil
 	}
+
 	programs := append([]*stack.Program{s.Gateway, s.Worker, s.Reporting, s.ClickHouse}, s.spares...)
 	for _, server := range s.redisServers() {
 		programs = append(programs, server.Program)
 	}
+
 	if s.replica != nil {
 		programs = append(programs, s.replica.Program)
 	}
+
 	return programs
 }
 
@@ -267,11 +286,13 @@ func (s *system) restart(ctx context.Context, p *stack.Program, timeout time.Dur
 	if p.Running() {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := p.Start(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
+
 	return nil
 }
 
@@ -281,14 +302,17 @@ func (s *system) heal(ctx context.Context, workers int) error {
 	for _, p := range unused {
 		p.Stop()
 	}
+
 	s.resume()
 	err := s.healRedis(ctx)
 	for _, p := range s.proxies {
 		err = errors.Join(err, p.Heal())
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for _, p := range s.programs() {
 		if slices.Contains(unused, p) {
 			continue
@@ -297,6 +321,7 @@ func (s *system) heal(ctx context.Context, workers int) error {
 			return fmt.Errorf("after healing: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -314,6 +339,7 @@ func (s *system) healRedis(ctx context.Context) error {
 	if s.replica != nil {
 		err = errors.Join(err, s.replica.AwaitSynced(ctx))
 	}
+
 	return err
 }
 

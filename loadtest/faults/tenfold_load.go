@@ -40,6 +40,7 @@ func (s *ownSystem) tenfoldLoad(ctx context.Context) {
 		rate:        s.form.times * sustainable,
 		duration:    s.form.load,
 	})
+
 	lasted := time.Since(began)
 	after, normalAfter := s.awaitNormal(ctx, began.Add(s.form.load), normal)
 	used := watched()
@@ -55,6 +56,7 @@ func (s *ownSystem) tenfoldLoad(ctx context.Context) {
 		got:   fmt.Sprintf("%v, at first %v", s.processes(), processes),
 		holds: slices.Equal(processes, s.processes()),
 	})
+
 	s.checkReady(ctx, s.Gateway, s.Worker)
 	s.check(expectation{
 		what:  "back to normal",
@@ -62,6 +64,7 @@ func (s *ownSystem) tenfoldLoad(ctx context.Context) {
 		got:   fmt.Sprintf("%s, p99 at most %s", normalAfter.Round(time.Millisecond), milliseconds(normal)),
 		holds: normalAfter >= 0 && normalAfter <= s.form.recovery,
 	})
+
 	s.checkOrdinary(overload, lasted)
 	s.checkKept(ctx, closed.orders, before.orders, overload.orders, during.orders, after)
 }
@@ -78,6 +81,7 @@ func (s *ownSystem) measureSustainable(ctx context.Context) (t *tally, rate floa
 		got:   fmt.Sprintf("%.0f (%d clients, each waiting for its answer)%s", rate, clients, t.problems()),
 		holds: t.served(t.accepted, s.form.share),
 	})
+
 	return t, rate
 }
 
@@ -114,6 +118,7 @@ func (s *ownSystem) checkAnswers(t *tally, sustainable float64, lasted time.Dura
 		got:   fmt.Sprintf("%.0f %%", 100*share),
 		holds: share >= 0.1,
 	})
+
 	s.figure("accepted orders took", "p50 %s, p99 %s",
 		milliseconds(time.Duration(t.accepted.ValueAtQuantile(50))*time.Microsecond), milliseconds(p99(t.accepted)))
 	s.check(expectation{
@@ -122,12 +127,14 @@ func (s *ownSystem) checkAnswers(t *tally, sustainable float64, lasted time.Dura
 		got:   fmt.Sprintf("%d%s", t.wrong, t.problems()),
 		holds: t.wrong == 0,
 	})
+
 	s.check(expectation{
 		what:  "requests without an answer",
 		want:  "none",
 		got:   strconv.Itoa(t.unknown),
 		holds: float64(t.unknown) <= (1-s.form.share)*float64(t.sent),
 	})
+
 	s.checkP99(t.limited, s.form.quick, "429 took")
 	s.checkP99(t.busy, s.form.quick, "503 took")
 }
@@ -141,6 +148,7 @@ func (s *ownSystem) checkMemory(used map[string]harness.Watched, orders int) {
 		perConnection = 64 << 10
 		perOrder      = 4 << 10
 	)
+
 	check := func(name string, most int, why string) {
 		w := used[name]
 		s.check(expectation{
@@ -150,6 +158,7 @@ func (s *ownSystem) checkMemory(used map[string]harness.Watched, orders int) {
 			holds: w.Peak <= w.Begin+uint64(most),
 		})
 	}
+
 	check("gateway", spare+s.form.connections*perConnection, "96 MiB and 64 KiB a connection")
 	check("worker", spare, "96 MiB")
 	check("redis", spare+orders*perOrder, "96 MiB and 4 KiB an order")
@@ -163,6 +172,7 @@ func (s *ownSystem) checkOrdinary(t *tally, lasted time.Duration) {
 			accepted[i]++
 		}
 	}
+
 	windows := func(span time.Duration) int { return int((lasted + span - 1) / span) }
 	most := min(120*windows(10*time.Second), 600*windows(time.Minute))
 	s.check(expectation{

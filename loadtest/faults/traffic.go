@@ -50,6 +50,7 @@ func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand
 		if v.door, err = failpoint.NewProxy(v.inbox.Listener.Addr().String()); err != nil {
 			return vendors, err
 		}
+
 		s.ends = append(s.ends, v.door.Refuse)
 		vendors = append(vendors, v)
 		options := stack.VendorOptions{Name: fmt.Sprintf("round %d vendor %d", round, i), WebhookURL: "http://" + v.door.Addr + "/"}
@@ -62,11 +63,14 @@ func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand
 			}
 			options.Limits = low
 		}
+
 		if v.Vendor, err = s.apis.OpenVendor(ctx, options); err != nil {
 			return vendors, err
 		}
+
 		v.inbox.Serve(v.AccountID, v.WebhookSecret)
 	}
+
 	return vendors, nil
 }
 
@@ -88,6 +92,7 @@ func (v *vendor) pick(random *rand.Rand, withOrder bool) (c *creation, order str
 	if len(latest) == 0 {
 		return nil, ""
 	}
+
 	c = draw(random, latest)
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -102,11 +107,13 @@ func (v *vendor) namedBy(request []byte) (orders []string) {
 		digest := id.Digest()
 		return err == nil && bytes.Contains(request, digest[:])
 	}
+
 	for _, c := range v.latest(recent, isNamed) {
 		v.mu.Lock()
 		orders = append(orders, c.order)
 		v.mu.Unlock()
 	}
+
 	return orders
 }
 
@@ -193,6 +200,7 @@ func (c *vendorClient) createNew() {
 	case 1, 2:
 		key = "key-" + external
 	}
+
 	s := c.compose(external, key, "Ayşe Kaya")
 	c.vendor.mu.Lock()
 	c.vendor.sent = append(c.vendor.sent, s)
@@ -223,6 +231,7 @@ func (c *vendorClient) compose(external, key, recipient string) *creation {
 	if c.random.IntN(12) == 0 {
 		d.PackageNote = "SIM:FAIL=CustomerRefused"
 	}
+
 	body, err := json.Marshal(c.vendor.Order(func(o map[string]any) {
 		o["externalOrderId"], o["packageNote"] = external, d.PackageNote
 		o["recipient"] = map[string]any{"name": recipient, "phone": "0" + d.Recipient.Phone}
@@ -233,6 +242,7 @@ func (c *vendorClient) compose(external, key, recipient string) *creation {
 	if err != nil {
 		panic(err) // it holds numbers and text only
 	}
+
 	return &creation{external: external, key: key, body: body, content: validate.Content(&d)}
 }
 
@@ -243,6 +253,7 @@ func (c *vendorClient) create(s *creation, invalid bool) *validate.Operation {
 	if s.key != "" {
 		headers = []string{"X-Idempotency-Key", s.key}
 	}
+
 	raw := c.do(op, http.MethodPost, "/orders", s.body, headers...)
 	c.vendor.mu.Lock()
 	defer c.vendor.mu.Unlock()
@@ -253,7 +264,9 @@ func (c *vendorClient) create(s *creation, invalid bool) *validate.Operation {
 		op.Answer = validate.Digest(raw)
 		s.order, s.unknown = op.Order, false
 	}
+
 	c.log = append(c.log, *op)
+
 	return op
 }
 
@@ -275,18 +288,22 @@ func (c *vendorClient) do(op *validate.Operation, method, path string, body any,
 	if err != nil {
 		return nil
 	}
+
 	var data struct {
 		OrderID, Status string
 		Events          []struct{ Status string }
 	}
+
 	_ = json.Unmarshal(a.Data, &data) // a refusal has nothing of it
 	op.Status, op.Code, op.State = a.Status, a.Code, data.Status
 	op.Replayed = a.Header.Get("Idempotent-Replayed") == "true"
 	if op.Kind == validate.Create && a.Success {
 		op.Order = data.OrderID
 	}
+
 	for _, e := range data.Events {
 		op.Steps = append(op.Steps, e.Status)
 	}
+
 	return a.Raw
 }

@@ -41,5 +41,6 @@ func (s *ownSystem) withoutClickHouse(ctx context.Context) {
 			return exported == want, exported + " of " + want
 		},
 	})
+
 	s.checkKept(ctx, with.orders, without.orders)
 }

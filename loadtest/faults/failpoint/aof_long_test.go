@@ -36,6 +36,7 @@ func (r redis) restart(t *testing.T) {
 // What stood before the tear is there, whatever the length of what is torn.
 func TestTearTail_LosesNothingThatWasAnswered(t *testing.T) {
 	t.Parallel()
+
 	r := startRedis(t)
 	for n := range 5 {
 		r.must(t, "INCR", "n")
@@ -43,6 +44,7 @@ func TestTearTail_LosesNothingThatWasAnswered(t *testing.T) {
 		if err := TearTail(r.Dir, n*17); err != nil {
 			t.Fatal(err)
 		}
+
 		r.restart(t)
 		if got := r.must(t, "GET", "n"); got != fmt.Sprint(n+1) {
 			t.Fatalf("after tear %d there are %s of %d", n, got, n+1)
@@ -55,6 +57,7 @@ func TestTearTail_LosesNothingThatWasAnswered(t *testing.T) {
 
 func TestCutSince_TakesOnlyWhatCameAfter(t *testing.T) {
 	t.Parallel()
+
 	r := startRedis(t)
 	r.must(t, "SET", "before", "1")
 	end, err := EndOf(r.Dir)
@@ -64,11 +67,13 @@ func TestCutSince_TakesOnlyWhatCameAfter(t *testing.T) {
 	if cut, of, err := end.CutSince(r.Dir, func(n int64) int64 { return n }); cut != 0 || of != 0 || err != nil {
 		t.Errorf("of nothing: %d, %d, %v", cut, of, err)
 	}
+
 	r.must(t, "SET", "after", "1")
 	r.Kill()
 	if cut, of, err := end.CutSince(r.Dir, func(n int64) int64 { return n/2 + 1 }); cut != of/2+1 || of == 0 || err != nil {
 		t.Fatalf("%d, %d, %v", cut, of, err)
 	}
+
 	r.restart(t)
 	if got := r.must(t, "EXISTS", "before") + r.must(t, "EXISTS", "after"); got != "10" {
 		t.Errorf("before and after: %s", got)

@@ -50,16 +50,19 @@ func (p *Proxy) listen() error {
 	if p.listener != nil {
 		return nil
 	}
+
 	l, err := stack.Listen(p.Addr)
 	if err != nil {
 		return fmt.Errorf("proxy to %s: %w", *p.upstream.Load(), err)
 	}
+
 	p.listener = l
 	go func() {
 		for client, err := l.Accept(); err == nil; client, err = l.Accept() {
 			go p.serve(client)
 		}
 	}()
+
 	return nil
 }
 
@@ -69,12 +72,14 @@ func (p *Proxy) serve(client net.Conn) {
 	if err != nil {
 		return
 	}
+
 	p.mu.Lock()
 	if p.listener == nil {
 		p.mu.Unlock()
 		server.Close()
 		return
 	}
+
 	p.conns[client], p.conns[server] = true, true
 	p.mu.Unlock()
 	go func() {
@@ -85,6 +90,7 @@ func (p *Proxy) serve(client net.Conn) {
 		delete(p.conns, client)
 		delete(p.conns, server)
 	}()
+
 	p.passAnswers(client, server)
 }
 
@@ -138,9 +144,11 @@ func (p *Proxy) Heal() error {
 	if p.noAnswers.Load() || p.noRequest.Load() {
 		p.closeAll()
 	}
+
 	// Under the lock: no answer to an old connection passes, no new connection loses one.
 	p.noAnswers.Store(false)
 	p.noRequest.Store(false)
+
 	return p.listen()
 }
 
@@ -151,6 +159,7 @@ func (p *Proxy) passRequests(server, client net.Conn) {
 		if p.noRequest.Load() {
 			return false
 		}
+
 		t := p.trap.Load()
 		if t == nil {
 			tail = tail[:0]
@@ -159,7 +168,9 @@ func (p *Proxy) passRequests(server, client net.Conn) {
 		} else {
 			tail = append(tail[:0], tail[max(0, len(tail)-len(t.marker)):]...)
 		}
+
 		_, err := server.Write(chunk)
+
 		return err == nil
 	})
 }
@@ -170,9 +181,11 @@ func (p *Proxy) passAnswers(client, server net.Conn) {
 		if d := p.delay.Load(); d != nil {
 			time.Sleep(d.by - d.jitter + rand.N(2*d.jitter+1))
 		}
+
 		if p.noAnswers.Load() {
 			return false
 		}
+
 		_, err := client.Write(chunk)
 		return err == nil
 	})
@@ -188,6 +201,7 @@ func copyChunks(from net.Conn, pass func(chunk []byte) bool) {
 		}
 		more = pass(buffer[:n])
 	}
+
 	_, _ = io.Copy(io.Discard, from) // until one side closes
 }
 
@@ -247,10 +261,12 @@ func (t *Trap) Await(ctx context.Context) error {
 		}
 		<-t.ended // it has been triggered or removed just now
 	}
+
 	if t.err == nil && (t.moment == Within || t.moment == After) {
 		const effect = 50 * time.Millisecond // far more than a script and its fsync take
 		time.Sleep(effect)
 	}
+
 	return t.err
 }
 
@@ -262,6 +278,7 @@ func (t *Trap) Release() error {
 	defer p.mu.Unlock()
 	p.closeAll()
 	p.noAnswers.Store(false)
+
 	return p.listen()
 }
 
@@ -281,19 +298,23 @@ func (t *Trap) pass(server net.Conn, chunk []byte) bool {
 		_, err := server.Write(chunk)
 		return err == nil
 	}
+
 	if t.moment == Late {
 		close(t.ended)
 		time.Sleep(Lateness)
 		_, err := server.Write(chunk)
 		return err == nil
 	}
+
 	t.proxy.noAnswers.Store(true) // before the request is passed on
 	defer close(t.ended)
 	if t.moment == Within {
 		chunk = chunk[:(len(chunk)+1)/2]
 	}
+
 	if t.moment != Before {
 		_, _ = server.Write(chunk) // the connection is lost either way
 	}
+
 	return false
 }

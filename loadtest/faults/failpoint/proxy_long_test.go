@@ -50,6 +50,7 @@ func newLineServer(t *testing.T) *lineServer {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { l.Close() })
 	s := &lineServer{addr: l.Addr().String()}
 	go func() {
@@ -61,6 +62,7 @@ func newLineServer(t *testing.T) *lineServer {
 			go s.serve(conn)
 		}
 	}()
+
 	return s
 }
 
@@ -130,6 +132,7 @@ func (c *caller) expectNothing() {
 
 func TestTrap_LosesWhatItsMomentSays(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		moment Moment
 		server string // what it has seen in the end, besides both hellos
@@ -138,6 +141,7 @@ func TestTrap_LosesWhatItsMomentSays(t *testing.T) {
 	} {
 		t.Run(string(c.moment), func(t *testing.T) {
 			t.Parallel()
+
 			s := newLineServer(t)
 			p := newProxyTo(t, s)
 			program, neighbour := dial(t, p), dial(t, p)
@@ -145,6 +149,7 @@ func TestTrap_LosesWhatItsMomentSays(t *testing.T) {
 				c.send("hello\n")
 				c.expect("re hello\n")
 			}
+
 			trap := p.Set("do this", c.moment)
 			program.send("do this now\n")
 			if err := trap.Await(t.Context()); err != nil {
@@ -153,6 +158,7 @@ func TestTrap_LosesWhatItsMomentSays(t *testing.T) {
 			if err := trap.Release(); err != nil {
 				t.Fatal(err)
 			}
+
 			s.await(t, "hello\nhello\n"+c.server)
 			program.expectNothing()
 			neighbour.expectNothing()
@@ -165,6 +171,7 @@ func TestTrap_LosesWhatItsMomentSays(t *testing.T) {
 
 func TestTrap_MarkerAcrossTwoWrites(t *testing.T) {
 	t.Parallel()
+
 	s := newLineServer(t)
 	p := newProxyTo(t, s)
 	program := dial(t, p)
@@ -179,6 +186,7 @@ func TestTrap_MarkerAcrossTwoWrites(t *testing.T) {
 
 func TestTrap_LateArrivesAfterItsSenderHasLeft(t *testing.T) {
 	t.Parallel()
+
 	s := newLineServer(t)
 	p := newProxyTo(t, s)
 	program, neighbour := dial(t, p), dial(t, p)
@@ -187,6 +195,7 @@ func TestTrap_LateArrivesAfterItsSenderHasLeft(t *testing.T) {
 	if err := trap.Await(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	program.conn.Close()
 	neighbour.send("hello\n")
 	neighbour.expect("re hello\n")
@@ -195,12 +204,14 @@ func TestTrap_LateArrivesAfterItsSenderHasLeft(t *testing.T) {
 
 func TestTrap_GivesUp(t *testing.T) {
 	t.Parallel()
+
 	p := newProxyTo(t, newLineServer(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := p.Set("never", After).Await(ctx); err == nil || !strings.Contains(err.Error(), "never") {
 		t.Errorf("%v", err)
 	}
+
 	program := dial(t, p)
 	program.send("never\n")
 	program.expect("re never\n")
@@ -209,6 +220,7 @@ func TestTrap_GivesUp(t *testing.T) {
 // A trap that another fault removes, by healing or with its own trap, ends the wait.
 func TestTrap_Removed(t *testing.T) {
 	t.Parallel()
+
 	p := newProxyTo(t, newLineServer(t))
 	for name, remove := range map[string]func(){
 		"by healing": func() {
@@ -233,6 +245,7 @@ func TestTrap_Removed(t *testing.T) {
 
 func TestProxy_DamagesAndHeals(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		damage  func(*Proxy)
 		arrives string // what the server has of what was sent meanwhile
@@ -243,6 +256,7 @@ func TestProxy_DamagesAndHeals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			s := newLineServer(t)
 			p := newProxyTo(t, s)
 			program := dial(t, p)
@@ -254,6 +268,7 @@ func TestProxy_DamagesAndHeals(t *testing.T) {
 			if err := p.Heal(); err != nil {
 				t.Fatal(err)
 			}
+
 			program.expectNothing()
 			fresh := dial(t, p)
 			fresh.send("three\n")
@@ -266,6 +281,7 @@ func TestProxy_DamagesAndHeals(t *testing.T) {
 // A slow or partitioned proxy works again after Heal, however much traffic it has.
 func TestProxy_HealsUnderTraffic(t *testing.T) {
 	t.Parallel()
+
 	p := newProxyTo(t, newLineServer(t))
 	for _, damage := range []func(){func() { p.Delay(100*time.Millisecond, 50*time.Millisecond) }, p.Swallow, p.Mute} {
 		damage()
@@ -275,9 +291,11 @@ func TestProxy_HealsUnderTraffic(t *testing.T) {
 				_, _ = io.WriteString(busy.conn, "more\n") // the answers are not read
 			}
 		}
+
 		if err := p.Heal(); err != nil {
 			t.Fatal(err)
 		}
+
 		fresh := dial(t, p)
 		fresh.send("two\n")
 		fresh.expect("re two\n")
@@ -286,6 +304,7 @@ func TestProxy_HealsUnderTraffic(t *testing.T) {
 
 func TestProxy_Delays(t *testing.T) {
 	t.Parallel()
+
 	p := newProxyTo(t, newLineServer(t))
 	p.Delay(200*time.Millisecond, 0)
 	program, began := dial(t, p), time.Now()
@@ -297,6 +316,7 @@ func TestProxy_Delays(t *testing.T) {
 	if err := p.Heal(); err != nil {
 		t.Fatal(err)
 	}
+
 	fresh := dial(t, p)
 	fresh.send("two\n")
 	fresh.expect("re two\n")

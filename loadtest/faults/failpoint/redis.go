@@ -56,11 +56,13 @@ func BuildShim(ctx context.Context, dir string) (library string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("shim: %w", err)
 	}
+
 	compile := exec.CommandContext(ctx, "gcc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", library, "-x", "c", "-")
 	compile.Stdin = bytes.NewReader(shimSource)
 	if output, err := compile.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("shim: %w (`make deps` installs gcc)\n%s", err, output)
 	}
+
 	return library, nil
 }
 
@@ -85,10 +87,13 @@ func mapNewFile(dir string) (mapped []byte, name string, err error) {
 			_ = os.Remove(file.Name()) // the error counts
 		}
 	}()
+
 	if err := file.Truncate(shimSize); err != nil {
 		return nil, "", err
 	}
+
 	mapped, err = syscall.Mmap(int(file.Fd()), 0, shimSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+
 	return mapped, file.Name(), err
 }
 
@@ -180,6 +185,8 @@ func TearTail(dir string, n int) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = file.WriteString(transaction[:1+n%(len(transaction)-1)])
+
 	return errors.Join(err, file.Close())
 }

@@ -35,6 +35,7 @@ func serverTime(t *testing.T, r *stack.Redis) time.Time {
 	must(t, err)
 	seconds, err := strconv.ParseInt(strings.Fields(text)[0], 10, 64)
 	must(t, err)
+
 	return time.Unix(seconds, 0)
 }
 
@@ -60,6 +61,7 @@ func TestDelaySync_HoldsAnswersBack(t *testing.T) {
 	if took := time.Since(began); took < delay {
 		t.Errorf("a write took %v although its fsync takes %v", took, delay)
 	}
+
 	s.DelaySync(0)
 }
 
@@ -73,9 +75,11 @@ func TestLeaveRoom_EndsRedisAndKeepsWhatItAcknowledged(t *testing.T) {
 		}
 		acknowledged++
 	}
+
 	if acknowledged == 0 || acknowledged > 20 {
 		t.Fatalf("%d writes of more than 100 bytes were acknowledged with room for 2000", acknowledged)
 	}
+
 	s.FreeRoom()
 	// It has ended or is about to.
 	r.Kill()

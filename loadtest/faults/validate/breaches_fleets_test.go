@@ -22,6 +22,7 @@ func (e *env) carried(external, courier string) {
 
 func TestCheck_FleetsReports(t *testing.T) {
 	t.Parallel()
+
 	const ali, veli = "5320000001", "5320000002"
 
 	checkAll(t, []breach{

@@ -15,6 +15,7 @@ func (e *env) get(value string) {
 
 func TestCheck_Settings(t *testing.T) {
 	t.Parallel()
+
 	checkAll(t, []breach{
 		{"it is what it was set to", "", func(e *env) { e.set("1", 200); e.get("1"); e.set("2", 200); e.get("2") }},
 		{"it is what it was before", SettingLost, func(e *env) { e.set("1", 200); e.set("2", 200); e.get("1") }},
@@ -46,15 +47,18 @@ func TestCheck_Settings(t *testing.T) {
 
 func TestCheck_Replays(t *testing.T) {
 	t.Parallel()
+
 	replay := func(e *env, account string, status int) {
 		event := e.arrival("delivered", 2).EventID
 		e.saw(Operation{Kind: Replay, Account: account, Event: event, Status: status})
 	}
+
 	again := func(e *env) {
 		arrival := *e.arrival("delivered", 2)
 		arrival.Began, arrival.Ended = e.now, e.now
 		e.facts.Arrivals = append(e.facts.Arrivals, arrival)
 	}
+
 	checkAll(t, []breach{
 		{"an acknowledged replay that did not come", ReplayLost, func(e *env) { replay(e, well, 200) }},
 		{"an acknowledged replay that came", "", func(e *env) { replay(e, well, 200); again(e) }},

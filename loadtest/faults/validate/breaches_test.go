@@ -22,6 +22,7 @@ func checkAll(t *testing.T, breaches []breach) {
 	for _, b := range breaches {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
+
 			e := day()
 			b.change(e)
 			_, violations := e.check()
@@ -52,6 +53,7 @@ func (e *env) op(kind Kind, external string, n int) *Operation {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -110,6 +112,7 @@ func TestCheck_Orders(t *testing.T) {
 			e.log = append(e.log, op)
 		}
 	}
+
 	checkAll(t, []breach{
 		{"a key that is not remembered after a day", "", resent(25 * time.Hour)},
 		{"a key that is not remembered within a day", NotLinearizable, resent(23 * time.Hour)},
@@ -189,6 +192,7 @@ func TestCheck_Orders(t *testing.T) {
 
 func TestCheck_Moves(t *testing.T) {
 	t.Parallel()
+
 	checkAll(t, []breach{
 		{"a step is left out", IllegalMove, func(e *env) {
 			o := e.find(well, "delivered")
@@ -246,6 +250,7 @@ func TestCheck_Moves(t *testing.T) {
 
 func TestCheck_WhatIsLeft(t *testing.T) {
 	t.Parallel()
+
 	waits := func(r Remains) func(e *env) {
 		return func(e *env) { e.facts.Remains = append(e.facts.Remains, r) }
 	}
@@ -258,6 +263,7 @@ func TestCheck_WhatIsLeft(t *testing.T) {
 
 func TestCheck_Windows(t *testing.T) {
 	t.Parallel()
+
 	// n operations of the first account, a millisecond apart, after a quiet hour.
 	ask := func(n int, op Operation) func(e *env) {
 		return func(e *env) {
@@ -269,11 +275,13 @@ func TestCheck_Windows(t *testing.T) {
 			}
 		}
 	}
+
 	create := Operation{Kind: Create, External: "new", Body: "b", Invalid: true, Status: 422, Code: "INVALID_PHONE"}
 	with := func(op Operation, status int, code delivery.Code) Operation {
 		op.Status, op.Code, op.Invalid = status, string(code), op.Invalid && status == 422
 		return op
 	}
+
 	replay := Operation{Kind: Create, Key: "key searching", External: "searching", Body: "bsearching", Status: 201, Replayed: true}
 	cancel := Operation{Kind: Cancel, Order: "o", Status: 404, Code: string(delivery.CodeOrderNotFound)}
 	read := Operation{Kind: Read, Order: "o", Status: 404, Code: string(delivery.CodeOrderNotFound)}
@@ -299,6 +307,7 @@ func TestCheck_Windows(t *testing.T) {
 
 func TestCheck_BlamesNoDayThatWasRight(t *testing.T) {
 	t.Parallel()
+
 	e := day()
 	report, violations := e.check()
 	if len(violations) > 0 || report.Undecided > 0 {

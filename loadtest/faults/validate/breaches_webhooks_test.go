@@ -44,6 +44,7 @@ func withoutWebhook(e *env) {
 
 func TestCheck_Webhooks(t *testing.T) {
 	t.Parallel()
+
 	// The first attempt of a change fails, another arrives 20 s later.
 	retried := func(fails func(e *env, first *Arrival)) func(e *env) {
 		return func(e *env) {
@@ -54,11 +55,13 @@ func TestCheck_Webhooks(t *testing.T) {
 			e.attempt(well, "failed", 3).Recorded = second.Ended
 		}
 	}
+
 	// askedAgain adds a request, a day after the change, for all events from since after the change on (negative: before it).
 	askedAgain := func(e *env, since time.Duration) {
 		occurred := e.arrival("failed", 4).Occurred
 		e.facts.Replays = []ReplayRequest{{Account: well, Since: occurred.Add(since), Asked: occurred.Add(24 * time.Hour)}}
 	}
+
 	checkAll(t, []breach{
 		{"a version never arrived", EventLost, func(e *env) {
 			o := e.find(well, "failed").ID
@@ -153,6 +156,7 @@ func TestCheck_Webhooks(t *testing.T) {
 				e.facts.Arrivals[i].Began = e.facts.Arrivals[i].Began.Add(5 * time.Second)
 				e.facts.Arrivals[i].Ended = e.facts.Arrivals[i].Ended.Add(5 * time.Second)
 			}
+
 			for i := range e.facts.Archive.Attempts {
 				e.facts.Archive.Attempts[i].Recorded = e.facts.Archive.Attempts[i].Recorded.Add(5 * time.Second)
 			}
@@ -170,6 +174,7 @@ func TestCheck_Webhooks(t *testing.T) {
 
 func TestCheck_DisturbedReceivers(t *testing.T) {
 	t.Parallel()
+
 	// The first account's receiver is down when the order "failed" fails.
 	down := func(change func(e *env, at string)) func(e *env) {
 		return func(e *env) {
@@ -181,6 +186,7 @@ func TestCheck_DisturbedReceivers(t *testing.T) {
 			change(e, at)
 		}
 	}
+
 	checkAll(t, []breach{
 		{"what did not arrive waits", "", down(func(e *env, at string) {
 			e.facts.Remains = []Remains{{Account: well, Waiting: []string{at}, Counts: 1}}
@@ -197,30 +203,36 @@ func TestCheck_DisturbedReceivers(t *testing.T) {
 
 func TestCheck_ClickHouse(t *testing.T) {
 	t.Parallel()
+
 	row := func(e *env) []string {
 		id := e.find(well, "failed").ID
 		return e.facts.Archive.Orders[slices.IndexFunc(e.facts.Archive.Orders, func(row []string) bool { return row[0] == id })]
 	}
+
 	step := func(e *env, sequence int) []string {
 		id := e.find(well, "failed").ID
 		return e.facts.Archive.Steps[slices.IndexFunc(e.facts.Archive.Steps, func(row []string) bool { return row[0] == id })+sequence-1]
 	}
+
 	drop := func(e *env, sequence int) {
 		gone := step(e, sequence)
 		e.facts.Archive.Steps = without(e.facts.Archive.Steps, func(row []string) bool { return slices.Equal(row, gone) })
 	}
+
 	// other changes a column.
 	other := func(row []string, column string) {
 		columns := orderColumns
 		if len(row) == len(stepColumns) {
 			columns = stepColumns
 		}
+
 		for i, c := range columns {
 			if c.name == column {
 				row[i] += "!"
 			}
 		}
 	}
+
 	// replayed lets an event arrive again after a time, and only that is recorded.
 	replayed := func(after time.Duration) func(e *env) {
 		return func(e *env) {
@@ -229,6 +241,7 @@ func TestCheck_ClickHouse(t *testing.T) {
 			record.Replay, record.Recorded = true, record.Recorded.Add(after)
 		}
 	}
+
 	checkAll(t, []breach{
 		{"an order is missing", ClickHouseDiffers, func(e *env) { e.facts.Archive.Orders = e.facts.Archive.Orders[1:] }},
 		{"an order has two rows", ClickHouseDiffers, func(e *env) { e.facts.Archive.Orders = append(e.facts.Archive.Orders, row(e)) }},

@@ -66,9 +66,11 @@ func (e *env) lost(op Operation) {
 	if op.Kind == Create {
 		op.Order = ""
 	}
+
 	if e.draw.intn(2, "503") == 1 {
 		op.Status, op.Code = 503, string(delivery.CodeServiceUnavailable)
 	}
+
 	e.saw(op)
 }
 
@@ -83,11 +85,14 @@ func (e *env) admit(account, kind string, limit delivery.EndpointLimit) bool {
 				n++
 			}
 		}
+
 		if window.Count > 0 && n >= window.Count {
 			return false
 		}
 	}
+
 	e.count[endpoint] = append(e.count[endpoint], e.now)
+
 	return true
 }
 
@@ -101,6 +106,7 @@ func (e *env) create(account, key, external, body string) Operation {
 	if !e.admit(account, "create", tight.Orders) {
 		return refuse(429, delivery.CodeRateLimited)
 	}
+
 	if earlier := e.keys[name{account, key}]; earlier != nil && key != "" {
 		if earlier.body != body+external {
 			return refuse(409, delivery.CodeDuplicateOrder)
@@ -108,12 +114,14 @@ func (e *env) create(account, key, external, body string) Operation {
 		op.Status, op.Replayed, op.Order, op.Answer, op.State = 201, true, earlier.order, earlier.answer, "Searching"
 		return op
 	}
+
 	if op.Invalid {
 		return refuse(422, delivery.CodeInvalidPhone)
 	}
 	if e.find(account, external) != nil {
 		return refuse(409, delivery.CodeDuplicateOrder)
 	}
+
 	id, _ := delivery.ParseAccountID(account)
 	order := delivery.MakeOrderID(0, delivery.DayOf(e.now), delivery.OrderDigest(id, external)).String()
 	e.facts.Orders = append(e.facts.Orders, Order{ID: order, Account: account, External: external, Status: "Searching",
@@ -122,6 +130,7 @@ func (e *env) create(account, key, external, body string) Operation {
 	if key != "" {
 		e.keys[name{account, key}] = &memory{body + external, order, op.Answer}
 	}
+
 	return op
 }
 
@@ -174,6 +183,7 @@ func (e *env) cancel(account, id string) Operation {
 		e.move(id, "", delivery.Cancelled)
 		op.Status, op.State = 200, "Cancelled"
 	}
+
 	return op
 }
 
@@ -190,6 +200,7 @@ func (e *env) read(account, id string) Operation {
 		e.polls[id] = e.now
 		op.Status, op.State, op.Steps = 200, o.Status, o.path()
 	}
+
 	return op
 }
 
@@ -220,6 +231,7 @@ func (e *env) settle() {
 		for sequence := range uint32(1 + len(o.Changes)) {
 			f.Published = append(f.Published, Subject(o.ID, sequence+1))
 		}
+
 		e.deliver(o)
 	}
 }
@@ -238,6 +250,7 @@ func (e *env) deliver(o *Order) {
 		if began.Before(after) {
 			began = after
 		}
+
 		arrival := Arrival{Account: o.Account, EventID: event, Event: "delivery.status_changed", Order: o.ID, External: o.External,
 			Status: change.Status, Failure: change.Failure, Attempt: 1, Occurred: change.At, Answered: 204, Body: "body of " + event}
 		switch {
@@ -251,6 +264,7 @@ func (e *env) deliver(o *Order) {
 		default:
 			after = began.Add(took)
 		}
+
 		attempt.At, attempt.Recorded = began, began.Add(took)
 		arrival.Began, arrival.Ended = began.Add(time.Millisecond), began.Add(3*time.Millisecond)
 		f.Arrivals = append(f.Arrivals, arrival)
@@ -272,9 +286,12 @@ func day() *env {
 			e.saw(e.create(a.ID, "key "+name, name, "other"))
 			e.live(a.ID, op.Order, name)
 		}
+
 		e.now = e.now.Add(time.Minute)
 	}
+
 	e.settle()
+
 	return e
 }
 
@@ -284,16 +301,19 @@ func (e *env) live(account, id, name string) {
 		"cancelled": {delivery.Assigned},
 		"failed":    {delivery.Assigned, delivery.PickingUp, delivery.Failed},
 	}[name]
+
 	for _, step := range steps {
 		e.now = e.now.Add(11 * time.Second)
 		e.move(id, delivery.CourierIncident, step)
 		e.now = e.now.Add(time.Second)
 		e.saw(e.read(account, id))
 	}
+
 	e.now = e.now.Add(time.Second)
 	if name == "cancelled" || name == "delivered" {
 		e.saw(e.cancel(account, id))
 	}
+
 	if name == "cancelled" {
 		e.now = e.now.Add(time.Second)
 		e.saw(e.cancel(account, id))

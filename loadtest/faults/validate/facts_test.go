@@ -8,6 +8,7 @@ import (
 
 func TestUnknown(t *testing.T) {
 	t.Parallel()
+
 	for _, one := range []struct {
 		name    string
 		op      Operation
@@ -29,6 +30,7 @@ func TestUnknown(t *testing.T) {
 
 func TestContent_TellsEveryFieldApart(t *testing.T) {
 	t.Parallel()
+
 	seen := make(map[string]bool)
 	for _, d := range []delivery.OrderDraft{
 		{}, {ExternalStoreID: "x"}, {ExternalOrderID: "x"}, {PackageNote: "x"},

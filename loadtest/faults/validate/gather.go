@@ -39,10 +39,12 @@ func (s *Sources) Settle(ctx context.Context, progress func(string)) error {
 				progress(left)
 			}
 		}
+
 		if err := harness.Sleep(ctx, 250*time.Millisecond); err != nil {
 			return fmt.Errorf("the system has not settled, %s: %w", last, err)
 		}
 	}
+
 	return nil
 }
 
@@ -52,22 +54,26 @@ func (s *Sources) left(ctx context.Context) string {
 	if err := s.readRemains(ctx, &f); err != nil {
 		return err.Error()
 	}
+
 	var left []string
 	for _, v := range f.Found {
 		if v.Invariant == PendingLeft {
 			left = append(left, v.Text)
 		}
 	}
+
 	for _, w := range f.Remains {
 		if n := len(w.Waiting); n > 0 && slices.ContainsFunc(s.Accounts, func(a Account) bool { return a.ID == w.Account }) {
 			left = append(left, fmt.Sprintf("%d webhooks of %s", n, w.Account))
 		}
 	}
+
 	if stats, err := s.Ledger.Monitor.Stats(ctx); err != nil {
 		left = append(left, err.Error())
 	} else if stats.InFlight > 0 && slices.ContainsFunc(s.Accounts, func(a Account) bool { return a.Couriers }) {
 		left = append(left, fmt.Sprintf("%d orders that have not ended", stats.InFlight))
 	}
+
 	return strings.Join(left, ", ")
 }
 
@@ -79,9 +85,11 @@ func (s *Sources) Gather(ctx context.Context) (*Facts, error) {
 			return nil, fmt.Errorf("gathering the facts: %w", err)
 		}
 	}
+
 	for _, inbox := range s.Inboxes {
 		f.Arrivals = append(f.Arrivals, inbox.Arrivals()...)
 	}
+
 	return f, nil
 }
 
@@ -97,6 +105,7 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 			if seen[o.ID] { // a scan may return one twice
 				continue
 			}
+
 			seen[o.ID], all = true, append(all, o)
 			order := Order{ID: o.ID.String(), Account: o.Account.String(), External: o.ExternalOrderID, Status: o.Status.String(),
 				Version: o.Version, Created: o.CreatedAt, Content: Content(&o.OrderDraft), Row: rowOf(o)}
@@ -111,19 +120,23 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 					Failure: string(c.Failure),
 				})
 			}
+
 			f.Orders = append(f.Orders, order)
 		}
+
 		return nil
 	})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+
 	if err != nil {
 		f.found(Unreadable, "", "%v", err)
 	}
 
 	inconsistent, err := s.reader().inconsistentIndexes(ctx, all)
 	f.Found = append(f.Found, inconsistent...)
+
 	return err
 }
 
@@ -140,6 +153,7 @@ func (s *Sources) readRefused(ctx context.Context, f *Facts) error {
 		}
 		f.Refused = append(f.Refused, found)
 	}
+
 	return err
 }
 
@@ -162,6 +176,7 @@ func (s *Sources) readRemains(ctx context.Context, f *Facts) error {
 	if err != nil {
 		return err
 	}
+
 	isExported := s.ClickHouseURL != "" || s.Stored != nil
 	for _, u := range left {
 		if isExported || u.group != ledger.RoleExport {
@@ -179,6 +194,7 @@ func (s *Sources) readRemains(ctx context.Context, f *Facts) error {
 	for _, l := range letters {
 		f.found(DeadLettered, l.Fields["order"], "%s gave up an entry of %s: %s", l.Role, l.Stream, l.Reason)
 	}
+
 	return err
 }
 
@@ -222,6 +238,7 @@ func rowOf(o *delivery.Order) []string {
 			ended = last.At
 		}
 	}
+
 	return []string{
 		o.ID.String(), o.Account.String(), o.ExternalOrderID, o.Status.String(), fmt.Sprint(o.Version), millis(o.CreatedAt),
 		string(last.Failure), string(last.Cancel), o.ExternalStoreID, o.Fleet.ID.String(), o.Payment.Type.String(),
@@ -267,6 +284,7 @@ func (s *Sources) readArchive(ctx context.Context, f *Facts) error {
 		}
 		return "SELECT " + strings.Join(expressions, ", ") + " FROM delivery." + from + " FORMAT JSONCompact"
 	}
+
 	return errors.Join(s.query(ctx, texts(orderColumns, "orders FINAL"), &f.Archive.Orders),
 		s.query(ctx, texts(stepColumns, "order_events FINAL ORDER BY sequence"), &f.Archive.Steps),
 		s.query(ctx, `SELECT account_id AS account, event_id AS eventId, state, attempt, error, at, probe, replay,

@@ -17,6 +17,7 @@ import (
 
 func TestRowOf_HasAColumnForEachOfClickHouse(t *testing.T) {
 	t.Parallel()
+
 	at := func(s int) time.Time { return begin.Add(time.Duration(s) * time.Second) }
 	o := &delivery.Order{CreatedAt: at(0), Version: 1<<32 | 4, Status: delivery.Cancelled, OrderDraft: delivery.OrderDraft{ExternalOrderID: "e", ExternalStoreID: "S-1",
 		ReadyAt: at(60), OrderAmount: delivery.Money{Minor: 12550, Set: true}, Payment: delivery.Payment{Type: delivery.Cash}}}
@@ -25,6 +26,7 @@ func TestRowOf_HasAColumnForEachOfClickHouse(t *testing.T) {
 	for i, text := range rowOf(o) {
 		got[orderColumns[i].name] = text
 	}
+
 	want := map[string]string{"order": o.ID.String(), "account": o.Account.String(), "external id": "e", "status": "Cancelled", "version": "4294967300",
 		"creation": "1795284000000", "failure reason": "", "cancel reason": "Other", "store": "S-1", "fleet": o.Fleet.ID.String(), "payment": "Cash",
 		"order amount": "12550", "collection amount": "", "orderedAt": "", "readyAt": "1795284060000", "updatedAt": "1795284003000",
@@ -37,6 +39,7 @@ func TestRowOf_HasAColumnForEachOfClickHouse(t *testing.T) {
 // Facts that were kept are checked again as they were.
 func TestFacts_SurviveJSON(t *testing.T) {
 	t.Parallel()
+
 	e := day()
 	e.arrival("failed", 3).Status = "PickedUp"
 	_, before := e.check()
@@ -44,6 +47,7 @@ func TestFacts_SurviveJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var back Facts
 	if err := json.Unmarshal(text, &back); err != nil {
 		t.Fatal(err)
@@ -55,6 +59,7 @@ func TestFacts_SurviveJSON(t *testing.T) {
 
 func TestGather_FindsWhatIsUnsettled(t *testing.T) {
 	t.Parallel()
+
 	e := testenv.New(t)
 	v := e.Vendor()
 	s := sourcesOf(t, e)
@@ -70,12 +75,14 @@ func TestGather_FindsWhatIsUnsettled(t *testing.T) {
 		testenv.Must(t, err)
 		return f
 	}
+
 	wantLeft := func(what string, s *Sources, want ...string) {
 		t.Helper()
 		if got, want := s.left(t.Context()), strings.Join(want, ", "); got != want {
 			t.Errorf("%s: left: %q, want %q", what, got, want)
 		}
 	}
+
 	unread := func(group ledger.Role) string {
 		return fmt.Sprintf("in partition %d 3 entries of group %s are unread and 0 pending", moved.ID.Partition(), group)
 	}
@@ -84,6 +91,7 @@ func TestGather_FindsWhatIsUnsettled(t *testing.T) {
 	if !slices.Contains(found, PendingLeft) || !slices.Contains(found, IndexInconsistent) {
 		t.Errorf("of an order that the owner has not listed: %v", found)
 	}
+
 	wantLeft("without an owner", s, unread(ledger.RoleStatus), unread(ledger.RoleWebhook), unread(ledger.RoleExport))
 
 	e.Decide()
@@ -91,6 +99,7 @@ func TestGather_FindsWhatIsUnsettled(t *testing.T) {
 	if f := gather(); !reflect.DeepEqual(f.Remains, remains) {
 		t.Errorf("remains: %+v, want %+v", f.Remains, remains)
 	}
+
 	const webhooks = "1 webhooks of "
 	wantLeft("decided", s, unread(ledger.RoleExport), webhooks+v.Account.String())
 	wantLeft("where nothing is exported", &Sources{Ledger: s.Ledger, Redis: s.Redis, Accounts: s.Accounts}, webhooks+v.Account.String())
@@ -101,5 +110,6 @@ func TestGather_FindsWhatIsUnsettled(t *testing.T) {
 	if f := gather(); len(f.Found) > 0 || len(f.Remains) > 0 {
 		t.Errorf("of a system at rest: %+v, and%s", f.Remains, listed(f.Found))
 	}
+
 	wantLeft("at rest", s)
 }

@@ -77,6 +77,7 @@ func (b *Inbox) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.Context().Err() == nil {
 		arrival.Answered = status
 	}
+
 	arrival.Ended = time.Now()
 	b.mu.Lock()
 	b.arrivals = append(b.arrivals, arrival)
@@ -92,6 +93,7 @@ func (b *Inbox) take(req *http.Request, answer int) (a Arrival, status int) {
 		a.Invalid = brokeOff
 		return a, http.StatusBadRequest
 	}
+
 	a.Body = Digest(body)
 	e, status, err := receiver.Read([]string{b.secret}, req.Header, body, time.Now())
 	switch {
@@ -100,11 +102,14 @@ func (b *Inbox) take(req *http.Request, answer int) (a Arrival, status int) {
 	case len(body) > receiver.MaxBody:
 		status, err = http.StatusRequestEntityTooLarge, errors.New("the body is too large")
 	}
+
 	if err != nil {
 		a.Invalid = err.Error()
 		return a, status
 	}
+
 	a.EventID, a.Event, a.Attempt, a.Occurred = e.EventID, e.Event, e.Attempt, e.OccurredAt
 	a.Order, a.External, a.Status, a.Failure = e.Order.OrderID, e.Order.ExternalOrderID, e.Order.Status, e.Order.FailureReason
+
 	return a, cmp.Or(answer, status)
 }

@@ -29,6 +29,7 @@ func send(ctx context.Context, t *testing.T, inbox *Inbox, eventID, body string,
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, value := range map[string]string{
 		"Content-Type": "application/json", "X-Service-Event": "delivery.status_changed", "X-Service-Attempt": "2",
 		"X-Service-Signature": webhook.Sign(secret, []byte(body)), "webhook-id": eventID,
@@ -38,13 +39,16 @@ func send(ctx context.Context, t *testing.T, inbox *Inbox, eventID, body string,
 			req.Header.Set(name, value)
 		}
 	}
+
 	answer := httptest.NewRecorder()
 	inbox.ServeHTTP(answer, req)
+
 	return answer.Code
 }
 
 func TestInbox_RemembersEveryRequest(t *testing.T) {
 	t.Parallel()
+
 	inbox := newInbox()
 	order := delivery.MakeOrderID(0, 1, [12]byte{1})
 	event := delivery.EventID(order, 1<<32|2)
@@ -67,15 +71,18 @@ func TestInbox_RemembersEveryRequest(t *testing.T) {
 			t.Fatalf("%s: answered %d", one.name, status)
 		}
 	}
+
 	got := inbox.Arrivals()
 	if len(got) != 5 {
 		t.Fatalf("%d arrivals", len(got))
 	}
+
 	first := got[0]
 	if first.Account != "account" || first.EventID != event || first.Order != order.String() || first.External != "e" || first.Status != "Assigned" ||
 		first.Attempt != 2 || !first.Occurred.Equal(begin.Add(500*time.Millisecond)) || first.Answered != 204 || first.Ended.Before(first.Began) || first.Invalid != "" {
 		t.Errorf("%+v", first)
 	}
+
 	if got[1].Answered != 503 || got[1].Order != order.String() || got[1].Body != first.Body {
 		t.Errorf("in trouble: %+v", got[1])
 	}
@@ -87,6 +94,7 @@ func TestInbox_RemembersEveryRequest(t *testing.T) {
 // A sender that leaves has no answer, whatever the receiver would have said.
 func TestInbox_NoticesThatItsSenderLeft(t *testing.T) {
 	t.Parallel()
+
 	synctest.Test(t, func(t *testing.T) {
 		inbox := newInbox()
 		inbox.Behave(0, time.Minute)

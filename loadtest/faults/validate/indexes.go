@@ -33,6 +33,7 @@ func (r *redisReader) inconsistentIndexes(ctx context.Context, orders []*deliver
 	for i, x := range indexes {
 		listed[i] = pipe.ZRange(ctx, x.key, 0, -1)
 	}
+
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("reading indexes: %w", err)
 	}
@@ -41,6 +42,7 @@ func (r *redisReader) inconsistentIndexes(ctx context.Context, orders []*deliver
 	for i, x := range indexes {
 		violations = append(violations, x.compare(listed[i].Val(), statuses)...)
 	}
+
 	return violations, nil
 }
 
@@ -54,6 +56,7 @@ func (r *redisReader) indexesOf(orders []*delivery.Order) []*orderIndex {
 		indexes = append(indexes, x)
 		byKey[key] = x
 	}
+
 	for _, p := range r.partitions {
 		add("timers", p.timers(), p)
 		for _, fleet := range fleetsOf(orders) {
@@ -75,10 +78,12 @@ func (r *redisReader) indexesOf(orders []*delivery.Order) []*orderIndex {
 		if !hasList { // its record is damaged, and says a status that there is not
 			add(o.Status.String(), jobs, p)
 		}
+
 		if !hasEnded || o.Status == delivery.Cancelled {
 			byKey[jobs].wanted[o.ID] = true
 		}
 	}
+
 	return indexes
 }
 
@@ -119,7 +124,9 @@ func (x *orderIndex) compare(members []string, statuses map[delivery.OrderID]del
 			missing = append(missing, x.violation(order, "lacks an order that is "+statuses[order].String()))
 		}
 	}
+
 	slices.SortFunc(missing, func(a, b Violation) int { return strings.Compare(a.Subjects[0], b.Subjects[0]) })
+
 	return append(violations, missing...)
 }
 

@@ -15,6 +15,7 @@ import (
 
 func TestInconsistentIndexes_AreComparedWithAllOrders(t *testing.T) {
 	t.Parallel()
+
 	e := testenv.New(t)
 	s := sourcesOf(t, e)
 	r := s.reader()
@@ -23,6 +24,7 @@ func TestInconsistentIndexes_AreComparedWithAllOrders(t *testing.T) {
 	for status := delivery.Searching; status <= delivery.Cancelled; status++ {
 		orders[status] = v.Order("", time.Now()).ID
 	}
+
 	e.Decide() // new orders are listed
 	for status, id := range orders {
 		switch status {
@@ -41,6 +43,7 @@ func TestInconsistentIndexes_AreComparedWithAllOrders(t *testing.T) {
 		for _, id := range orders {
 			all = append(all, e.Read(id))
 		}
+
 		violations, err := r.inconsistentIndexes(t.Context(), all)
 		testenv.Must(t, err)
 		return violations
@@ -81,6 +84,7 @@ func TestInconsistentIndexes_AreComparedWithAllOrders(t *testing.T) {
 		}
 		restore()
 	}
+
 	if violations := compare(); len(violations) > 0 {
 		t.Errorf("after all was put right:%s", listed(violations))
 	}
@@ -106,6 +110,7 @@ func toggle(t *testing.T, client redis.UniversalClient, key, member string) (und
 		testenv.Must(t, client.ZAdd(t.Context(), key, redis.Z{Member: member, Score: 1}).Err())
 		return func() { testenv.Must(t, client.ZRem(t.Context(), key, member).Err()) }
 	}
+
 	testenv.Must(t, err)
 	testenv.Must(t, client.ZRem(t.Context(), key, member).Err())
 	return func() { testenv.Must(t, client.ZAdd(t.Context(), key, redis.Z{Member: member, Score: score}).Err()) }

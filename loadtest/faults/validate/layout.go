@@ -36,6 +36,7 @@ func partitionsOf(environment string, count int) []partition {
 		}
 		partitions[i] = partition{number: i, tag: "{" + tag + "}"}
 	}
+
 	return partitions
 }
 
@@ -53,6 +54,7 @@ func slotOf(tag string) int {
 			}
 		}
 	}
+
 	return int(crc) % clusterSlots
 }
 
@@ -143,5 +145,6 @@ func (p partition) waitingEvent(item string) string {
 	case len(item) > 1 && item[0] == eventOfNotice:
 		return item[1:]
 	}
+
 	return hex.EncodeToString([]byte(item))
 }

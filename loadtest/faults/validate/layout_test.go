@@ -23,17 +23,21 @@ func openLedger(t *testing.T, server *testserver.Redis, partitions int) *ledger.
 		Timeout:     testserver.Timeout,
 		Log:         slog.New(slog.DiscardHandler),
 	})
+
 	testenv.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
+
 	return l
 }
 
 // An owner writes its token to the key O of its partition.
 func TestPartitionsOf_HaveTheTagsOfALedger(t *testing.T) {
 	t.Parallel()
+
 	for _, count := range []int{1, 4, 16, 300} {
 		t.Run(strconv.Itoa(count), func(t *testing.T) {
 			t.Parallel()
+
 			server := testserver.NewRedis(t)
 			l := openLedger(t, server, count)
 			tokens, err := l.Ownership.Tokens(t.Context())
@@ -50,6 +54,7 @@ func TestPartitionsOf_HaveTheTagsOfALedger(t *testing.T) {
 			for _, p := range partitionsOf(l.Environment(), l.Partitions()) {
 				want = append(want, p.tag+"O")
 			}
+
 			slices.Sort(found)
 			slices.Sort(want)
 			if !slices.Equal(found, want) {
@@ -69,12 +74,14 @@ func TestSlotOf_IsThatOfRedis(t *testing.T) {
 
 func TestOrderOf_RefusesWhatIsNoMember(t *testing.T) {
 	t.Parallel()
+
 	p := partition{number: 3}
 	want := delivery.MakeOrderID(3, 20_000, delivery.Digest{1, 2, 3})
 	member := memberOf(want)
 	if got, ok := p.orderOf(member); got != want || !ok {
 		t.Errorf("got %s, %t, want %s", got, ok, want)
 	}
+
 	for _, text := range []string{"", member[1:], member + "x"} {
 		if got, ok := p.orderOf(text); ok {
 			t.Errorf("%q names %s", text, got)
@@ -90,6 +97,7 @@ func memberOf(id delivery.OrderID) string {
 
 func TestWaitingEvent_NamesEveryKind(t *testing.T) {
 	t.Parallel()
+
 	p := partition{number: 1}
 	order := delivery.MakeOrderID(1, 20_000, delivery.Digest{1, 2, 3})
 	version := delivery.ComposeVersion(time.Now(), 5, 7)

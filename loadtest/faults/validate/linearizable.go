@@ -37,6 +37,7 @@ func (c *check) checkLinearizable() {
 			c.report.Undecided++
 			continue
 		}
+
 		switch porcupine.CheckOperationsTimeout(h.model(), c.steps(h), left) {
 		case porcupine.Illegal:
 			text := "no order of these operations explains their answers and what Redis has in the end:"
@@ -58,10 +59,12 @@ func (c *check) histories() []*history {
 		if op.Kind != Create {
 			continue
 		}
+
 		external, key := name{op.Account, "external " + op.External}, name{op.Account, "key " + op.Key}
 		if groups[external] == nil {
 			groups[external] = new(history)
 		}
+
 		if from, to := groups[key], groups[external]; from != nil && from != to {
 			for n, h := range groups {
 				if h == from {
@@ -69,10 +72,12 @@ func (c *check) histories() []*history {
 				}
 			}
 		}
+
 		if op.Key != "" {
 			groups[key] = groups[external]
 		}
 	}
+
 	var histories []*history
 	for _, op := range c.ops {
 		external := c.externalOf(op)
@@ -80,9 +85,11 @@ func (c *check) histories() []*history {
 		if h == nil {
 			continue
 		}
+
 		if len(h.ops) == 0 {
 			histories = append(histories, h)
 		}
+
 		h.ops = append(h.ops, op)
 		number(&h.externals, external)
 		if op.Kind == Create {
@@ -92,6 +99,7 @@ func (c *check) histories() []*history {
 			}
 		}
 	}
+
 	return histories
 }
 
@@ -121,14 +129,17 @@ func (c *check) externalOf(op *Operation) string {
 	if op.Kind == Create {
 		return op.External
 	}
+
 	for _, made := range c.made[op.Order] {
 		if made.Account == op.Account {
 			return made.External
 		}
 	}
+
 	if o := c.orders[op.Order]; o != nil && o.Account == op.Account {
 		return o.External
 	}
+
 	return ""
 }
 
@@ -139,11 +150,13 @@ func (c *check) steps(h *history) (steps []porcupine.Operation) {
 		s.shown, _ = delivery.ParseStatus(s.State) // none is 0
 		steps = append(steps, porcupine.Operation{ClientId: len(steps), Input: s, Call: int64(start), Return: int64(end)})
 	}
+
 	last := slices.MaxFunc(h.ops, func(a, b *Operation) int { return a.End.Compare(b.End) }).End.Sub(begin)
 	for _, op := range h.ops {
 		if op.Unknown() && op.Kind == Read {
 			continue
 		}
+
 		s := step{Operation: op, external: number(&h.externals, c.externalOf(op)), key: -1}
 		if op.Kind == Create {
 			s.body = byte(1 + number(&h.bodies, op.Body))
@@ -151,12 +164,15 @@ func (c *check) steps(h *history) (steps []porcupine.Operation) {
 				s.key = slices.Index(h.keys, op.Key)
 			}
 		}
+
 		end := op.End.Sub(begin)
 		if op.Unknown() {
 			end = last + 4 // maybe after the last read: then it never happened
 		}
+
 		add(s, op.Start.Sub(begin), end)
 	}
+
 	for i, external := range h.externals {
 		final := &Operation{Kind: Read, Status: 404, Code: string(delivery.CodeOrderNotFound)}
 		if o := c.external[name{h.ops[0].Account, external}]; o != nil {
@@ -164,6 +180,7 @@ func (c *check) steps(h *history) (steps []porcupine.Operation) {
 		}
 		add(step{Operation: final, external: i, key: -1}, last+1, last+2)
 	}
+
 	return steps
 }
 
@@ -208,6 +225,7 @@ func (h *history) model() porcupine.Model {
 			case q.Kind == Cancel:
 				return q.cancel(s)
 			}
+
 			return q.read(s)
 		},
 	}
@@ -222,6 +240,7 @@ func (s *step) create(state string, at int) (bool, string) {
 		if state[at] != s.body {
 			return unknown || s.has(delivery.CodeDuplicateOrder), state
 		}
+
 		// The replay is of the key's order, whatever the body names.
 		return unknown || s.OK() && s.Replayed, state
 	case s.Invalid:
@@ -233,10 +252,12 @@ func (s *step) create(state string, at int) (bool, string) {
 	case !unknown && (!s.OK() || s.Replayed):
 		return false, state
 	}
+
 	state = with(state, s.external, byte(delivery.Searching))
 	if s.key >= 0 {
 		state = with(state, at, s.body)
 	}
+
 	return true, state
 }
 
@@ -255,7 +276,9 @@ func (s *step) cancel(state string) (bool, string) {
 	case s.has(delivery.CodeOrderNotFound):
 		return order == 0, state
 	}
+
 	tooLate := s.has(delivery.CodeOrderNotCancellable) && order != 0 && floor != delivery.Cancelled
+
 	return tooLate, with(state, s.external, order|uncancellable)
 }
 
@@ -269,6 +292,7 @@ func (s *step) read(state string) (bool, string) {
 	case s.shown == 0:
 		return true, state
 	}
+
 	return reachable(order, s.shown), with(state, s.external, byte(s.shown)|order&uncancellable)
 }
 
@@ -283,6 +307,7 @@ func reachable(order byte, to delivery.Status) bool {
 	case to == delivery.Cancelled:
 		return floor.Cancellable() && order&uncancellable == 0
 	}
+
 	return to > floor
 }
 

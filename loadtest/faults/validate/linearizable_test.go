@@ -30,25 +30,31 @@ func script(t *testing.T, text string) ([]Operation, *Facts) {
 			}
 			continue
 		}
+
 		op := Operation{Account: account.ID, Kind: Kind(words[1])}
 		var from, to int
 		if _, err := fmt.Sscanf(words[0], "%d-%d", &from, &to); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
+
 		op.Start, op.End = begin.Add(time.Duration(from)*time.Millisecond), begin.Add(time.Duration(to)*time.Millisecond)
 		if op.Kind == Create {
 			op.External = words[2]
 		} else {
 			op.Order = "order " + words[2]
 		}
+
 		for _, word := range words[3:] {
 			readWord(&op, word)
 		}
+
 		if op.Kind == Create && op.OK() {
 			op.Order = "order " + op.External
 		}
+
 		ops = append(ops, op)
 	}
+
 	return ops, f
 }
 
@@ -76,6 +82,7 @@ func readWord(op *Operation, word string) {
 
 func TestCheckLinearizable(t *testing.T) {
 	t.Parallel()
+
 	for _, one := range []struct {
 		name    string
 		illegal bool
@@ -118,6 +125,7 @@ func TestCheckLinearizable(t *testing.T) {
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			t.Parallel()
+
 			ops, facts := script(t, one.text)
 			c := index(ops, facts)
 			c.checkLinearizable()
@@ -135,12 +143,14 @@ func TestCheckLinearizable(t *testing.T) {
 // they are linked to others.
 func TestHistories_AreJoinedByKeysAndIds(t *testing.T) {
 	t.Parallel()
+
 	ops, facts := script(t, `0-10 create e1 key=k1 201; 0-10 create e2 key=k1 duplicate; 0-10 create e2 key=k2 201; 0-10 create e3 key=k3 201; 20-30 read e1 Searching; 20-30 read e3 Searching; 20-30 read e9 404; end e1 Searching e2 Searching e3 Searching`)
 	var sizes []string
 	for _, one := range index(ops, facts).histories() {
 		slices.Sort(one.externals)
 		sizes = append(sizes, fmt.Sprint(one.externals, len(one.ops)))
 	}
+
 	slices.Sort(sizes)
 	if want := []string{"[e1 e2] 4", "[e3] 2"}; !slices.Equal(sizes, want) {
 		t.Errorf("histories %v, want %v", sizes, want)

@@ -16,6 +16,7 @@ func (c *check) checkAcknowledged() {
 		if o == nil {
 			c.about(id, LostOrder, "external id %q was answered %d and is not in Redis", first.External, first.Status)
 		}
+
 		for _, op := range c.made[id] {
 			switch {
 			case op.External != first.External || op.Account != first.Account:
@@ -27,6 +28,7 @@ func (c *check) checkAcknowledged() {
 			}
 		}
 	}
+
 	for external, ops := range c.creates {
 		var first *Operation
 		accepted := 0
@@ -34,13 +36,16 @@ func (c *check) checkAcknowledged() {
 			if !op.OK() {
 				continue
 			}
+
 			if first = cmp.Or(first, op); op.Order != first.Order {
 				c.violated(DuplicateOrder, []string{first.Order, op.Order}, "external id %q was answered with two orders", external.name)
 			}
+
 			if !op.Replayed {
 				accepted++
 			}
 		}
+
 		if accepted > 1 {
 			c.about(first.Order, DuplicateOrder, "external id %q was accepted %d times", external.name, accepted)
 		}
@@ -80,16 +85,19 @@ func (c *check) checkStored() {
 			cancelled[op.Order] = true
 		}
 	}
+
 	for _, o := range c.own {
 		if !slices.ContainsFunc(c.creates[name{o.Account, o.External}], func(op *Operation) bool {
 			return op.OK() && op.Order == o.ID || op.Unknown() && !op.Invalid
 		}) {
 			c.about(o.ID, UnknownOrder, "no request accounts for the order with external id %q", o.External)
 		}
+
 		c.checkMoves(o)
 		if o.Status == delivery.Cancelled.String() && !cancelled[o.ID] {
 			c.about(o.ID, IllegalMove, "it is Cancelled and no request accounts for that")
 		}
+
 		status, err := delivery.ParseStatus(o.Status)
 		if err == nil && c.accounts[o.Account].Couriers && !status.Terminal() {
 			c.about(o.ID, NotEnded, "no courier moves it any more and it is %s", o.Status)
@@ -103,20 +111,25 @@ func (c *check) checkMoves(o *Order) {
 		if got := delivery.Sequence(change.Version); int(got) != i+2 {
 			c.about(o.ID, VersionGap, "step %d has version %d", i+1, got)
 		}
+
 		to, err := delivery.ParseStatus(change.Status)
 		stays := change.Between && to == from && !to.Terminal()
 		if legal && !stays && (err != nil || change.Between || !isLegal(from, to, change.Failure)) {
 			legal = false
 			c.about(o.ID, IllegalMove, "it went from %s to %s %s", from, change.Status, change.Failure)
 		}
+
 		if change.At.Before(at) {
 			c.about(o.ID, IllegalMove, "%s is dated %s before the step before it", to, at.Sub(change.At))
 		}
+
 		from, at = to, change.At
 	}
+
 	if got, want := int(delivery.Sequence(o.Version)), 1+len(o.Changes); got != want {
 		c.about(o.ID, VersionGap, "it has version %d after %d steps", got, want-1)
 	}
+
 	if o.Status != from.String() {
 		c.about(o.ID, IllegalMove, "it is %s and its last step was to %s", o.Status, from)
 	}
@@ -134,6 +147,7 @@ func isLegal(from, to delivery.Status, failure string) bool {
 	case to == delivery.Cancelled:
 		return from.Cancellable()
 	}
+
 	return to == from+1 && to <= delivery.Delivered
 }
 
@@ -145,6 +159,7 @@ func (c *check) checkSeen() {
 		if o == nil || op.Kind == Create || o.Account != op.Account {
 			continue
 		}
+
 		path, cancelled := o.path(), o.Status == delivery.Cancelled.String()
 		switch {
 		case op.Kind == Cancel && op.OK() && !cancelled:
@@ -159,10 +174,12 @@ func (c *check) checkSeen() {
 		case op.Steps[len(op.Steps)-1] != op.State:
 			c.about(o.ID, StateLost, "a client was shown %s with the steps %v", op.State, op.Steps)
 		}
+
 		if op.OK() && op.State != "" {
 			seen[o.ID] = append(seen[o.ID], op)
 		}
 	}
+
 	for id, ops := range seen {
 		c.checkForward(c.orders[id], ops)
 	}
@@ -178,6 +195,7 @@ func (c *check) checkForward(o *Order, ops []*Operation) {
 			latest = max(latest, slices.Index(path, ended[next].State))
 			next++
 		}
+
 		if at := slices.Index(path, op.State); at >= 0 && at < latest {
 			c.about(o.ID, StateBackwards, "a client was shown %s after one was shown %s, %s before",
 				op.State, path[latest], op.Start.Sub(ended[next-1].End).Round(time.Millisecond))
@@ -198,6 +216,7 @@ func (c *check) checkWindows() {
 		if !admitted(op) {
 			continue
 		}
+
 		s := span{op.Start.Sub(c.ops[0].Start), op.End.Sub(c.ops[0].Start)}
 		endpoint := name{op.Account, string(op.Kind)}
 		byLimit[endpoint] = append(byLimit[endpoint], s)
@@ -205,11 +224,13 @@ func (c *check) checkWindows() {
 			polls[name{op.Account, op.Order}] = append(polls[name{op.Account, op.Order}], s)
 		}
 	}
+
 	for _, a := range c.facts.Accounts {
 		for kind, limit := range map[Kind]delivery.EndpointLimit{Create: a.Limits.Orders, Cancel: a.Limits.Cancel, Read: a.Limits.OrderStatus} {
 			c.checkLimit(byLimit[name{a.ID, string(kind)}], a.ID, string(kind)+"s", limit.Sustained, limit.Burst)
 		}
 	}
+
 	for order, spans := range polls {
 		c.checkLimit(spans, order.name, "reads of one order", delivery.Window{Count: 1, Seconds: int(delivery.PollInterval / time.Second)})
 	}
@@ -231,6 +252,7 @@ func (c *check) checkLimit(spans []span, subject, what string, windows ...delive
 	if len(spans) == 0 {
 		return
 	}
+
 	c.report.Windows++
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end)) })
 	for _, w := range windows {
@@ -262,10 +284,12 @@ func excess(spans []span, w delivery.Window) (at time.Duration, n int, over time
 					n++
 				}
 			}
+
 			if n > k*w.Count {
 				return s.start, n, over
 			}
 		}
 	}
+
 	return 0, 0, 0
 }

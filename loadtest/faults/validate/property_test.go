@@ -35,6 +35,7 @@ func play(e *env, operations int) {
 			}
 		}
 	}
+
 	e.pass(time.Second)
 	e.settle()
 }
@@ -48,12 +49,14 @@ func (e *env) playCreate(account string) {
 		e.lost(Operation{Kind: Create, Account: account, Key: key, External: external, Body: body + external, Invalid: body == "bad"})
 		return
 	}
+
 	op := e.create(account, key, external, body)
 	op.Body += external // a body names its order
 	if e.draw.intn(5, "lost") == 1 {
 		e.lost(op)
 		return
 	}
+
 	e.saw(op)
 }
 
@@ -61,6 +64,7 @@ func (e *env) playOther(account string, kind Kind) {
 	if len(e.facts.Orders) == 0 {
 		return
 	}
+
 	id := e.facts.Orders[e.draw.intn(len(e.facts.Orders), "order")].ID
 	op := Operation{Kind: kind, Account: account, Order: id}
 	lost := e.draw.intn(6, "lost")
@@ -71,10 +75,12 @@ func (e *env) playOther(account string, kind Kind) {
 			op = e.read(account, id)
 		}
 	}
+
 	if lost >= 1 && lost <= 2 {
 		e.lost(op)
 		return
 	}
+
 	e.saw(op)
 }
 
@@ -86,6 +92,7 @@ func drawEnv(t *rapid.T) *env {
 
 func TestCheck_BlamesNoServiceThatIsRight(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(t *rapid.T) {
 		e := drawEnv(t)
 		report, violations := e.check()
@@ -115,10 +122,13 @@ func one[T any](list func(e *env) []T, match func(e *env, one *T) bool, change f
 				found = append(found, i)
 			}
 		}
+
 		if len(found) == 0 {
 			return false
 		}
+
 		change(e, &all[rapid.SampledFrom(found).Draw(t, "victim")])
+
 		return true
 	}
 }
@@ -186,21 +196,25 @@ var mutants = []mutant{
 
 func TestCheck_FindsEveryMutant(t *testing.T) {
 	t.Parallel()
+
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
+
 			tried := 0
 			rapid.Check(t, func(t *rapid.T) {
 				e := drawEnv(t)
 				if !m.breaks(e, t) {
 					return
 				}
+
 				tried++
 				_, violations := e.check()
 				if !slices.ContainsFunc(invariants(violations), func(i Invariant) bool { return slices.Contains(m.caught, i) }) {
 					t.Fatalf("none of %v was found, but:%s", m.caught, listed(violations))
 				}
 			})
+
 			if tried == 0 {
 				t.Error("it was never tried")
 			}

@@ -55,6 +55,7 @@ func (r *redisReader) unsettledGroups(ctx context.Context) ([]unsettledGroup, er
 	for i, position := range positions {
 		unread[i] = pipe.XRangeN(ctx, position.key, "("+position.last, "+", maxUnread)
 	}
+
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("reading unread entries: %w", err)
 	}
@@ -67,6 +68,7 @@ func (r *redisReader) unsettledGroups(ctx context.Context) ([]unsettledGroup, er
 			left = append(left, u)
 		}
 	}
+
 	return left, nil
 }
 
@@ -78,6 +80,7 @@ func (r *redisReader) groupPositions(ctx context.Context) ([]groupPosition, erro
 		stream    stream
 		groups    *redis.XInfoGroupsCmd
 	}
+
 	var questions []question
 	pipe := r.client.Pipeline()
 	for _, p := range r.partitions {
@@ -85,6 +88,7 @@ func (r *redisReader) groupPositions(ctx context.Context) ([]groupPosition, erro
 			questions = append(questions, question{partition: p, stream: s, groups: pipe.XInfoGroups(ctx, p.stream(s))})
 		}
 	}
+
 	_, _ = pipe.Exec(ctx) // each question carries its own error
 
 	var positions []groupPosition
@@ -104,14 +108,17 @@ func (r *redisReader) groupPositions(ctx context.Context) ([]groupPosition, erro
 				key:            q.partition.stream(q.stream),
 				last:           "0-0",
 			}
+
 			for _, g := range groups {
 				if g.Name == string(role) {
 					position.last, position.pending = g.LastDeliveredID, g.Pending
 				}
 			}
+
 			positions = append(positions, position)
 		}
 	}
+
 	return positions, nil
 }
 
@@ -127,8 +134,10 @@ func (r *redisReader) remains(ctx context.Context) ([]Remains, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, found...)
 	}
+
 	return all, nil
 }
 
@@ -139,6 +148,7 @@ func (r *redisReader) accountsOf(ctx context.Context, p partition) ([]delivery.A
 	if err != nil {
 		return nil, fmt.Errorf("reading the accounts of partition %d: %w", p.number, err)
 	}
+
 	slices.Sort(members)
 
 	accounts := []delivery.AccountID{delivery.FinanceAccount}
@@ -148,6 +158,7 @@ func (r *redisReader) accountsOf(ctx context.Context, p partition) ([]delivery.A
 		}
 		accounts = append(accounts, delivery.AccountID([]byte(member)))
 	}
+
 	return accounts, nil
 }
 
@@ -157,6 +168,7 @@ func (r *redisReader) remainsOf(ctx context.Context, p partition, accounts []del
 		attempts  *redis.IntCmd
 		replayed  *redis.IntCmd
 	}
+
 	questions := make([]question, len(accounts))
 	pipe := r.client.Pipeline()
 	for i, id := range accounts {
@@ -166,6 +178,7 @@ func (r *redisReader) remainsOf(ctx context.Context, p partition, accounts []del
 			replayed:  pipe.SCard(ctx, p.replayed(id)),
 		}
 	}
+
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("reading what waits for webhooks in partition %d: %w", p.number, err)
 	}
@@ -180,5 +193,6 @@ func (r *redisReader) remainsOf(ctx context.Context, p partition, accounts []del
 			found = append(found, left)
 		}
 	}
+
 	return found, nil
 }

@@ -24,6 +24,7 @@ func sourcesOf(t *testing.T, e *testenv.Env) *Sources {
 	options.ReadTimeout = testserver.Timeout
 	client := redis.NewClient(options)
 	t.Cleanup(func() { _ = client.Close() })
+
 	return &Sources{Ledger: e.Ledger, Redis: client, Stored: func() Archive { return Archive{} }}
 }
 
@@ -47,6 +48,7 @@ func (r *redisReader) wantRemains(t *testing.T, what string, want ...Remains) {
 
 func TestUnsettledGroups_HasEveryStreamAndGroup(t *testing.T) {
 	t.Parallel()
+
 	e := testenv.New(t)
 	r := sourcesOf(t, e).reader()
 	v := e.Vendor()
@@ -111,12 +113,14 @@ func read(t *testing.T, e *testenv.Env, role ledger.Role) (entries []ledger.Entr
 			return nil
 		},
 	})
+
 	return entries
 }
 
 // What Redis says of a group's lag goes by what the owner has told it, and is not known once an entry was removed.
 func TestUnsettledGroups_CountsByPosition(t *testing.T) {
 	t.Parallel()
+
 	server := testserver.NewRedis(t)
 	l := openLedger(t, server, 1)
 	r := &redisReader{client: server.Client, partitions: partitionsOf(l.Environment(), 1)}
@@ -130,16 +134,19 @@ func TestUnsettledGroups_CountsByPosition(t *testing.T) {
 			Data:       []byte("{}"),
 		}))
 	}
+
 	wantEvents := func(what string, status, others int) {
 		t.Helper()
 		var want []unsettledGroup
 		if status > 0 {
 			want = append(want, unsettledGroup{stream: "events", group: ledger.RoleStatus, unread: status})
 		}
+
 		want = append(want, unsettledGroup{stream: "events", group: ledger.RoleWebhook, unread: others},
 			unsettledGroup{stream: "events", group: ledger.RoleExport, unread: others})
 		r.wantUnsettled(t, what, want...)
 	}
+
 	wantEvents("without any group", 3, 3)
 
 	key := r.partitions[0].stream(streams[0])
@@ -170,6 +177,7 @@ func TestUnsettledGroups_FailsWhereAStreamIsNone(t *testing.T) {
 
 func TestRemains_HasWhatWaitsAndWhatIsCounted(t *testing.T) {
 	t.Parallel()
+
 	e := testenv.New(t)
 	s := sourcesOf(t, e)
 	r := s.reader()
@@ -211,12 +219,14 @@ func remove(t *testing.T, s *Sources, suffix string) {
 	if len(keys) != 1 {
 		t.Fatalf("keys that end in %q: %q", suffix, keys)
 	}
+
 	testenv.Must(t, s.Redis.Del(t.Context(), keys...).Err())
 }
 
 // Finance has a receiver, and is in no set of accounts.
 func TestRemains_HasWhatWaitsForFinance(t *testing.T) {
 	t.Parallel()
+
 	e := testenv.New(t)
 	r := sourcesOf(t, e).reader()
 	_, _, err := e.Ledger.Webhooks.SetURL(t.Context(), delivery.FinanceAccount, "https://finance.example/hook")
@@ -232,6 +242,7 @@ func TestRemains_HasWhatWaitsForFinance(t *testing.T) {
 
 func TestRemains_RefusesWhatIsNoAccount(t *testing.T) {
 	t.Parallel()
+
 	e := testenv.New(t)
 	s := sourcesOf(t, e)
 	r := s.reader()

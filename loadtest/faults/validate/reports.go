@@ -19,6 +19,7 @@ func (c *check) checkReports() {
 			c.about(op.Order, LostOrder, "a fleet's %s was answered %d and the order is not in Redis", op.Kind, op.Status)
 			continue
 		}
+
 		if !o.holds(op) && !c.isRefused(o, op) {
 			c.about(o.ID, ReportLost, "a fleet's %s %s%s was answered %d; the order went %v and the report was not refused",
 				op.Kind, op.Reported, op.Courier, op.Status, o.path())
@@ -50,6 +51,7 @@ func (c *check) isRefused(o *Order, op *Operation) bool {
 	swap.Kind = Swap
 	assignment.Kind, assignment.Reported = Progress, delivery.Assigned.String()
 	wasAssigned := o.holds(&assignment) || isExplained(&assignment)
+
 	return wasAssigned && isExplained(&swap)
 }
 
@@ -61,6 +63,7 @@ func (r *Refused) explains(op *Operation) bool {
 		isImplied := op.Kind == Swap && r.Kind == Accept
 		return (r.Kind == op.Kind || isImplied) && r.Courier == op.Courier
 	}
+
 	if r.Kind == Accept {
 		return op.Reported == delivery.Assigned.String()
 	}
@@ -73,12 +76,14 @@ func (r *Refused) explains(op *Operation) bool {
 	if err != nil {
 		return false
 	}
+
 	if refused == reported {
 		return true
 	}
 
 	// A failure is no step on the way to a delivery, so none is acknowledged because of another status.
 	isLaterStep := refused > reported && refused <= delivery.Delivered
+
 	return reported != delivery.Failed && isLaterStep
 }
 

@@ -23,13 +23,16 @@ func (c *check) checkSettings() {
 			s = new(setting)
 			settings[key] = s
 		}
+
 		if op.Kind == Get && op.Value == Refusal {
 			c.about(op.Account, SettingLost, "the %s that was issued last was refused", op.Setting)
 			continue
 		}
+
 		if op.Kind == Get && op.OK() && s.excludes(op.Value) {
 			c.about(op.Account, SettingLost, "the setting %s was %q, and is %q", op.Setting, s.value, op.Value)
 		}
+
 		s.take(op)
 	}
 }
@@ -54,6 +57,7 @@ func (c *check) checkReplays() {
 		if op.Kind != Replay || !op.OK() || c.accounts[op.Account].Disturbed {
 			continue
 		}
+
 		cameAgain := slices.ContainsFunc(c.facts.Arrivals, func(a Arrival) bool {
 			return a.EventID == op.Event && a.accepted() && !a.Began.Before(op.Start)
 		})

@@ -140,6 +140,7 @@ func Check(ops []Operation, f *Facts) (Report, []Violation) {
 	c.checkRemains()
 	c.checkLinearizable()
 	slices.SortStableFunc(c.violations, func(a, b Violation) int { return cmp.Compare(a.Invariant, b.Invariant) })
+
 	return c.report, c.violations
 }
 
@@ -149,17 +150,21 @@ func index(ops []Operation, f *Facts) *check {
 		creates: make(map[name][]*Operation), made: make(map[string][]*Operation),
 		arrivals: make(map[string][]*Arrival), firstArrivals: make(map[string]time.Time),
 		attempts: make(map[string][]*Attempt), remains: make(map[string]Remains)}
+
 	for _, a := range f.Accounts {
 		c.accounts[a.ID] = &a
 	}
+
 	for _, op := range slices.SortedStableFunc(slices.Values(ops), func(a, b Operation) int { return a.Start.Compare(b.Start) }) {
 		if c.accounts[op.Account] == nil {
 			continue
 		}
+
 		if op.Kind.isByFleet() {
 			c.fleetOps = append(c.fleetOps, &op)
 			continue
 		}
+
 		if op.Kind.isByClerk() {
 			c.clerkOps = append(c.clerkOps, &op)
 			continue
@@ -174,6 +179,7 @@ func index(ops []Operation, f *Facts) *check {
 			}
 		}
 	}
+
 	for _, o := range f.Orders {
 		external := name{o.Account, o.External}
 		if c.accounts[o.Account] != nil {
@@ -184,6 +190,7 @@ func index(ops []Operation, f *Facts) *check {
 		}
 		c.orders[o.ID], c.external[external] = &o, &o
 	}
+
 	for _, a := range slices.SortedStableFunc(slices.Values(f.Arrivals), func(a, b Arrival) int { return a.Began.Compare(b.Began) }) {
 		_, isLater := c.firstArrivals[a.EventID]
 		if !isLater {
@@ -193,14 +200,17 @@ func index(ops []Operation, f *Facts) *check {
 			c.arrivals[at] = append(c.arrivals[at], &a)
 		}
 	}
+
 	for _, w := range f.Remains {
 		c.remains[w.Account] = w
 	}
+
 	for _, a := range f.Archive.Attempts {
 		if at := subjectOf(a.EventID); at != "" {
 			c.attempts[at] = append(c.attempts[at], &a)
 		}
 	}
+
 	return c
 }
 
@@ -233,19 +243,24 @@ func (c *check) count() {
 		case op.Replayed:
 			r.Replays++
 		}
+
 		if op.Status == 429 {
 			r.Limited++
 		}
+
 		if op.Kind.isByFleet() && op.OK() {
 			r.Reports++
 		}
+
 		if op.Kind.isByClerk() && op.OK() {
 			r.Clerks++
 		}
+
 		if op.Status == 500 {
 			c.about(cmp.Or(op.Order, op.External, op.Event, op.Account), ServerError, "a %s was answered 500 %s", op.Kind, op.Code)
 		}
 	}
+
 	r.Orders = len(c.own)
 	for _, o := range c.own {
 		r.States += 1 + len(o.Changes)

@@ -24,17 +24,21 @@ func (c *check) checkArrivals() {
 		if c.accounts[a.Account] == nil || a.Invalid == brokeOff {
 			continue
 		}
+
 		if a.Invalid != "" {
 			c.about(a.EventID, EventWrong, "a webhook was refused by its receiver: %s", a.Invalid)
 			continue
 		}
+
 		if first, seen := bodies[a.EventID]; seen && first != a.Body {
 			c.about(a.EventID, EventWrong, "two attempts of one event had different bodies")
 		}
+
 		bodies[a.EventID] = a.Body
 		if late := a.Began.Sub(c.windowBegin(&a)); late > retryWindow+sendSlack {
 			c.about(a.EventID, EventLate, "it was sent %s after it happened, or was asked for again", late)
 		}
+
 		if a.Event == string(delivery.StatusChanged) {
 			c.checkArrival(&a)
 		}
@@ -100,12 +104,14 @@ func (c *check) checkDelivered() {
 			if change.Silent {
 				continue
 			}
+
 			at := o.subject(i)
 			came := slices.ContainsFunc(c.arrivals[at], (*Arrival).accepted)
 			givenUp := slices.ContainsFunc(c.attempts[at], func(a *Attempt) bool { return a.State == "undelivered" })
 			if excused := disturbed && (c.waits(o, i) || givenUp); !came && !excused {
 				c.about(at, EventLost, "the change to %s never reached its receiver (disturbed: %t) and does not wait", change.Status, disturbed)
 			}
+
 			before := o.toldBefore(i)
 			arrivals := c.arrivals[at]
 			mustFollow := before >= 0 && len(arrivals) > 0 && !c.mayBeReplayed(at) && !c.mayBeReplayed(o.subject(before))
@@ -142,9 +148,11 @@ func (c *check) checkLatency() {
 			}
 		}
 	}
+
 	if len(waits) == 0 || !c.facts.Calm {
 		return
 	}
+
 	slices.Sort(waits)
 	if p99 := waits[(len(waits)-1)*99/100]; p99 > healthyBound {
 		c.violated(HealthySlow, nil, "one change in a hundred took %s or more to its healthy receiver", p99.Round(time.Millisecond))
@@ -170,6 +178,7 @@ func (c *check) checkPublished() {
 	for _, at := range c.facts.Published {
 		counts[at]++
 	}
+
 	for _, o := range c.own {
 		for sequence := range uint32(1 + len(o.Changes)) {
 			at := Subject(o.ID, sequence+1)
@@ -182,6 +191,7 @@ func (c *check) checkPublished() {
 			delete(counts, at)
 		}
 	}
+
 	for at := range counts {
 		id, _, _ := strings.Cut(at, "/")
 		if o := c.orders[id]; o == nil {
@@ -201,10 +211,12 @@ func (c *check) checkArchive() {
 		delete(orders, o.ID)
 		delete(steps, o.ID)
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(orders)) {
 		c.about(id, ClickHouseDiffers, "ClickHouse has the order with external id %q, Redis does not", orders[id][0][2])
 		delete(steps, id)
 	}
+
 	for id := range steps {
 		c.about(id, ClickHouseDiffers, "ClickHouse has steps of an order that Redis does not have")
 	}
@@ -226,6 +238,7 @@ func (c *check) compare(id string, columns []column, redis, clickHouse [][]strin
 		c.about(id, ClickHouseDiffers, "Redis has %d rows of it (%s), ClickHouse %d", len(redis), columns[len(columns)-1].name, len(clickHouse))
 		return
 	}
+
 	for i := range redis {
 		for n, column := range columns {
 			if redis[i][n] != clickHouse[i][n] {
@@ -242,6 +255,7 @@ func (c *check) checkAttempts() {
 			c.checkAttemptsOf(o, i)
 		}
 	}
+
 	for _, row := range c.facts.Archive.Attempts {
 		if c.accounts[row.Account] != nil && row.At.After(c.facts.At.Add(sendSlack)) {
 			c.about(row.EventID, EventWrong, "an attempt is recorded for the future")
@@ -257,30 +271,36 @@ func (c *check) checkAttemptsOf(o *Order, i int) {
 		if row.Account != o.Account {
 			c.about(at, ClickHouseDiffers, "an attempt is recorded for another account")
 		}
+
 		if row.Replay {
 			settledByReplay = settledByReplay || row.State != "retrying"
 			continue
 		}
+
 		if row.State == "retrying" {
 			failed++
 		} else {
 			final++
 		}
+
 		if row.wasSent() && !row.Probe && row.Attempt > 0 {
 			if numbers[row.Attempt] {
 				c.about(at, EventTwice, "attempt %d is recorded twice", row.Attempt)
 			}
 			numbers[row.Attempt] = true
 		}
+
 		// When the worker sent is unknown: it may have been stopped between any two steps.
 		came := func(a *Arrival) bool { return a.accepted() && a.Began.Before(row.Recorded.Add(recordSlack)) }
 		if row.State == "delivered" && !slices.ContainsFunc(c.arrivals[at], came) {
 			c.about(at, EventLost, "it is recorded as delivered, and until then its receiver had not accepted it")
 		}
 	}
+
 	if final > 1 {
 		c.about(at, EventTwice, "%d final outcomes are recorded", final)
 	}
+
 	// An event that waits when it is asked for again is sent once, as a replay. An acceptance that no replay's row follows
 	// soon must have a row of its own. A row "retrying" can be that one: the receiver took the event, and the worker did
 	// not see the answer.
@@ -290,6 +310,7 @@ func (c *check) checkAttemptsOf(o *Order, i int) {
 			accepted++
 		}
 	}
+
 	wasOnlyReplayed := settledByReplay && accepted <= failed
 	if final == 0 && !wasOnlyReplayed && !o.Changes[i].Silent && !c.waits(o, i) {
 		c.about(at, ClickHouseDiffers, "no outcome of its webhook is recorded")

@@ -20,6 +20,7 @@ func sorted(spans []span) []span {
 
 func TestExcess(t *testing.T) {
 	t.Parallel()
+
 	three := delivery.Window{Count: 3, Seconds: 1}
 	spans := func(pairs ...int) (s []span) {
 		for i := 0; i < len(pairs); i += 2 {
@@ -27,6 +28,7 @@ func TestExcess(t *testing.T) {
 		}
 		return s
 	}
+
 	for _, one := range []struct {
 		name   string
 		spans  []span
@@ -57,6 +59,7 @@ func TestExcess(t *testing.T) {
 // is found out by clients that know enough.
 func TestExcess_BlamesNoLimiterThatIsRight(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(t *rapid.T) {
 		w := delivery.Window{Count: rapid.IntRange(1, 5).Draw(t, "count"), Seconds: 1}
 		most := rapid.IntRange(0, 1500).Draw(t, "unsure, ms")
@@ -72,6 +75,7 @@ func TestExcess_BlamesNoLimiterThatIsRight(t *testing.T) {
 			spans = append(spans, span{now - time.Duration(rapid.IntRange(0, most).Draw(t, "before"))*ms,
 				now + time.Duration(rapid.IntRange(0, most).Draw(t, "after"))*ms})
 		}
+
 		if at, n, over := excess(sorted(spans), w); n > 0 {
 			t.Fatalf("%d from %s within %s", n, at, over)
 		}
@@ -80,6 +84,7 @@ func TestExcess_BlamesNoLimiterThatIsRight(t *testing.T) {
 
 func TestExcess_FindsOneTooMany(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(t *rapid.T) {
 		w := delivery.Window{Count: rapid.IntRange(1, 5).Draw(t, "count"), Seconds: 1}
 		unsure := rapid.IntRange(0, 20).Draw(t, "unsure, ms")
@@ -88,6 +93,7 @@ func TestExcess_FindsOneTooMany(t *testing.T) {
 			at := time.Duration(i/w.Count)*1050*ms + time.Duration(i)*ms
 			spans = append(spans, span{at - time.Duration(unsure)*ms, at + time.Duration(unsure)*ms})
 		}
+
 		more := spans[rapid.IntRange(0, len(spans)-1).Draw(t, "twice")]
 		spans = append(spans, more)
 		if _, n, _ := excess(sorted(spans), w); n == 0 {
