@@ -36,6 +36,7 @@ func bareWrites(ctx context.Context, server *stack.Redis, load harness.Load, sen
 	load.Want = fasthttp.StatusCreated
 	answers := got(send(ctx, load))
 	must(client.Del(ctx, stream).Err())
+
 	return answers
 }
 

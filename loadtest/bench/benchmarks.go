@@ -45,7 +45,9 @@ func (b *bench) compileTests(ctx context.Context, pkg string, flags ...string) t
 	if err != nil {
 		must(fmt.Errorf("compile the tests of %s: %w\n%s", pkg, err, out))
 	}
+
 	b.progress("compiled the tests of %s in %.0f s", pkg, time.Since(began).Seconds())
+
 	return compiled
 }
 
@@ -76,9 +78,11 @@ func (b *bench) runBenchmark(ctx context.Context, pkg, name string, n int) measu
 	if err == nil {
 		sum, err = sumOfBenchmarks(string(out), name)
 	}
+
 	if err != nil {
 		must(fmt.Errorf("%s: %w\n%s", name, err, endOf(out)))
 	}
+
 	return sum
 }
 
@@ -110,9 +114,11 @@ func parseBenchmarks(out string) (map[string]measures, error) {
 			all[name][pair[1]] = value
 		}
 	}
+
 	if len(all) == 0 {
 		return nil, errors.New("no result")
 	}
+
 	return all, nil
 }
 
@@ -132,17 +138,21 @@ func sumOfBenchmarks(out, name string) (measures, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if !match {
 			continue
 		}
+
 		sum[resultCount]++
 		for unit, value := range results {
 			sum[unit] += value
 		}
 	}
+
 	if sum[resultCount] == 0 {
 		return nil, fmt.Errorf("no result of %s", name)
 	}
+
 	return sum, nil
 }
 
@@ -166,6 +176,7 @@ func (b *bench) runTrials(ctx context.Context, pkg, benchmark, unit string, comp
 		b.progress("round %d of %d  %-31s %9s %s", round+1, b.rounds, name, number(found[unit]), unit)
 		results[t.name] = append(results[t.name], found)
 	})
+
 	return results
 }
 

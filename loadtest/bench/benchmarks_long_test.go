@@ -18,6 +18,7 @@ PASS
 
 func TestSumOfBenchmarks(t *testing.T) {
 	t.Parallel()
+
 	got, err := sumOfBenchmarks(output, "BenchmarkServe/order")
 	want := measures{"ns/op": 41375, "orders/s": 24169, "redis-us/order": 16.40, "B/op": 5120, "allocs/op": 24, resultCount: 1}
 	if err != nil || !maps.Equal(got, want) {
@@ -53,6 +54,7 @@ func TestSumOfBenchmarks(t *testing.T) {
 // The benchmarks of other packages run once, and say what the table asks of them.
 func TestBenchmarks_OfOtherPackagesSayWhatIsAsked(t *testing.T) {
 	t.Parallel()
+
 	b := &bench{dir: t.TempDir(), out: io.Discard}
 	for _, c := range []struct{ pkg, name, unit string }{
 		{"./gateway", "BenchmarkServe/*", perSecond}, {"./gateway", "BenchmarkServe/*", "cpu-us/order"}, {"./gateway", "BenchmarkDecode/*/*", "ns/op"},

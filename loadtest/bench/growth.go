@@ -143,6 +143,7 @@ func (b *bench) runGrowth(ctx context.Context, part string) map[string]measures 
 	if b.short {
 		cmd.Args = append(cmd.Args, "-test.short")
 	}
+
 	cmd.Env = append(os.Environ(), "TMPDIR="+b.dir, fmt.Sprintf("GROWTH_ROUNDS=%d", b.rounds))
 	var out bytes.Buffer
 	cmd.Stdout = &out
@@ -154,6 +155,7 @@ func (b *bench) runGrowth(ctx context.Context, part string) map[string]measures 
 	if err == nil {
 		all, err = parseBenchmarks(out.String())
 	}
+
 	if err != nil {
 		must(fmt.Errorf("%s%s: %w\n%s", benchmark, part, err, endOf(out.Bytes())))
 	}
@@ -162,6 +164,7 @@ func (b *bench) runGrowth(ctx context.Context, part string) map[string]measures 
 	for name, found := range all {
 		results[strings.TrimPrefix(name, benchmark)] = found
 	}
+
 	return results
 }
 
@@ -175,6 +178,7 @@ func (b *bench) addGrowth(results map[string]measures, prefix, key string, metri
 			b.addBeside(key+m.suffix, metricOf(results, name, m.metric), metricOf(results, name, "base-"+m.metric))
 		}
 	}
+
 	size, isKnown := results[prefix+"0"]["size"]
 	if isKnown {
 		b.note(key+metrics[0].suffix, "%s", harness.Grouped(int64(size)))

@@ -80,6 +80,7 @@ func (t *timetable) run(ctx context.Context, due func(order, step int)) {
 				soonest, soonestAt = step, at
 			}
 		}
+
 		if soonest < 0 || !harness.SleepUntil(ctx, soonestAt) {
 			return
 		}
@@ -131,6 +132,7 @@ func (s *system) carry(ctx context.Context, rate float64, every int, warmUp, len
 		created:   hdrhistogram.New(1, longest.Microseconds(), 3),
 		announced: hdrhistogram.New(1, longest.Microseconds(), 3),
 	}
+
 	seen := j.seen
 	s.seen.Store(&seen) // until the next ones: a webhook too many is an error then, too
 
@@ -146,6 +148,7 @@ func (s *system) carry(ctx context.Context, rate float64, every int, warmUp, len
 		j.watch(working)
 		return nil
 	})
+
 	j.run(working, func(order, step int) {
 		before, answered := j.states[order].answered, make(chan struct{})
 		j.states[order].answered = answered
@@ -165,9 +168,11 @@ func (s *system) carry(ctx context.Context, rate float64, every int, warmUp, len
 			return j.inProgress() == 0, context.Cause(ctx)
 		})
 	}
+
 	if err != nil {
 		must(fmt.Errorf("%d of %d orders on their way: %w", j.inProgress(), j.whole(), err))
 	}
+
 	return j
 }
 
@@ -200,6 +205,7 @@ func (j *journeys) send(conns harness.Conns, order, step int, request []byte) er
 		j.states[order].id = string(id)
 		j.record(j.created, j.at(order, step), at)
 	}
+
 	return nil
 }
 
@@ -223,6 +229,7 @@ func (j *journeys) seen(body []byte, at time.Time) error {
 	if err != nil || order >= len(j.states) || j.states[order].id != string(id) {
 		return fmt.Errorf("a webhook of no order: %s", body)
 	}
+
 	state := &j.states[order]
 	isComplete := state.announced == eventsPerOrder
 	if isComplete || string(status) != statuses[state.announced+1] {
@@ -233,8 +240,10 @@ func (j *journeys) seen(body []byte, at time.Time) error {
 	if state.announced == eventsPerOrder {
 		j.delivered++
 	}
+
 	j.lastWebhook = at
 	j.record(j.announced, j.at(order, state.announced), at)
+
 	return nil
 }
 
@@ -263,6 +272,7 @@ func (j *journeys) watch(ctx context.Context) {
 		apart = 50 * time.Millisecond
 		fair  = 80 * time.Millisecond // by which the mean order may take longer at the end
 	)
+
 	fewest := [2]int{j.orders, j.orders}
 	for i, from := range []time.Time{j.measured, j.at(j.orders, 0).Add(-looks * apart)} {
 		for look := range looks {

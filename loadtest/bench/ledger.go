@@ -51,7 +51,9 @@ func openBook(ctx context.Context, s *stack.Stack) *book {
 		Secrets:     ledger.SecretKeys{Current: "bench", Keys: map[string][]byte{"bench": sealKey}},
 		Log:         slog.New(slog.DiscardHandler),
 	}))
+
 	must(l.Fleets.Load(ctx))
+
 	return &book{Ledger: l, fleet: l.Fleets.Snapshot().All()[0]} // the demo's is the only one
 }
 
@@ -102,6 +104,7 @@ func (b *book) createOrders(ctx context.Context, vendors []*vendor, n int, at ti
 		if v == nil {
 			continue
 		}
+
 		externalID, amount := fmt.Sprintf("B-%d", first+i), amountOf(first+i)
 		group.Go(func() error {
 			created, _, err := b.Orders.Create(ctx, &ledger.Creation{
@@ -117,11 +120,15 @@ func (b *book) createOrders(ctx context.Context, vendors []*vendor, n int, at ti
 			if err != nil {
 				return fmt.Errorf("create an order: %w", err)
 			}
+
 			orders[i] = &order{vendor: v, state: *created.Order}
+
 			return nil
 		})
 	}
+
 	must(group.Wait())
+
 	return orders
 }
 
@@ -152,6 +159,7 @@ func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, or
 		Location: delivery.Location{Point: place, At: at},
 		Courier:  courier,
 	}
+
 	if to == delivery.Failed {
 		update.Failure = delivery.OtherFailure
 	}
@@ -164,6 +172,7 @@ func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, or
 		}
 		o.advance(steps[p], update)
 	}
+
 	must(errors.Join(b.Ownership.Advance(ctx, slices.Collect(maps.Values(steps)))...))
 }
 
@@ -174,6 +183,7 @@ func (o *order) advance(step *ledger.Step, update delivery.Update) {
 	if len(changes) == 0 {
 		must(fmt.Errorf("order %s does not move from %s to %s", o.state.ID, o.state.Status, update.Status))
 	}
+
 	step.Change(&o.state, changes)
 
 	issued := time.Now()
@@ -183,6 +193,7 @@ func (o *order) advance(step *ledger.Step, update delivery.Update) {
 			o.vendor.expect(change{o.state.ID, delivery.Sequence(c.Version)}, c.At, issued)
 		}
 	}
+
 	o.state.Changes = slices.Concat(o.state.Changes, changes)
 }
 
@@ -202,6 +213,7 @@ func (b *book) report(ctx context.Context, o *order) error {
 		At:       now,
 		Location: delivery.Location{Point: place, At: now},
 	}
+
 	if update.Status == delivery.Assigned {
 		update.Kind, update.Courier = delivery.KindAccept, courier
 	}
@@ -209,10 +221,12 @@ func (b *book) report(ctx context.Context, o *order) error {
 	if o.vendor.endpoint != nil {
 		o.vendor.expect(change{o.state.ID, delivery.Sequence(o.state.Version)}, now, now)
 	}
+
 	_, err := b.Orders.Report(ctx, update, now)
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
+
 	return nil
 }
 
@@ -233,6 +247,7 @@ func (b *book) flow(ctx context.Context, orders []*order, rate int) error {
 	if err != nil {
 		return fmt.Errorf("traffic: %w", err)
 	}
+
 	return nil
 }
 
@@ -249,5 +264,6 @@ func (b *bench) startProfile(ctx context.Context, p *stack.Program, round int) (
 			return os.WriteFile(b.profile, profile, 0o644)
 		})
 	}
+
 	return group.Wait
 }

@@ -118,6 +118,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 			return err
 		}
 	}
+
 	return b.measure(ctx)
 }
 
@@ -159,6 +160,7 @@ func parse(args []string, out io.Writer) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if set.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", set.Arg(0))
 	}
@@ -168,6 +170,7 @@ func parse(args []string, out io.Writer) (*bench, error) {
 	if i < 0 {
 		return nil, fmt.Errorf("-suite: there is no %q; want orders, webhooks, receivers, reporting or growth", *name)
 	}
+
 	b.suite = all[i]
 
 	err = b.choose()
@@ -178,6 +181,7 @@ func parse(args []string, out io.Writer) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return b, b.checkNumbers()
 }
 
@@ -190,6 +194,7 @@ limit is a ratio to a baseline of the same run, or of counts and bytes.
 loadtest/README.md explains every line.
 
 `)
+
 	for _, s := range suites() {
 		fmt.Fprintf(out, "Suite %s (%s):\n%s\n", s.name, s.takes, s.about)
 		var names []string
@@ -198,6 +203,7 @@ loadtest/README.md explains every line.
 		}
 		fmt.Fprintf(out, "  for -only: %s\n\n", strings.Join(names, ", "))
 	}
+
 	fmt.Fprintln(out, "Flags:")
 }
 
@@ -213,9 +219,11 @@ func (b *bench) choose() error {
 			b.chosen = append(b.chosen, m)
 		}
 	}
+
 	if len(b.chosen) == 0 {
 		return fmt.Errorf("-only: suite %s has no %q", b.name, b.only)
 	}
+
 	return nil
 }
 
@@ -224,6 +232,7 @@ func (b *bench) setDefaults() error {
 	if b.rounds == 0 {
 		b.rounds = short(b, b.fullRounds, 1)
 	}
+
 	if b.json == "" {
 		dir, err := stack.DataDir()
 		if err != nil {
@@ -235,12 +244,15 @@ func (b *bench) setDefaults() error {
 	if b.name == "webhooks" && b.seed == 0 {
 		b.seed = rand.Uint64N(1_000_000) + 1
 	}
+
 	if b.name == "reporting" && b.orders == 0 {
 		b.orders = short(b, fullOrders, shortOrders)
 	}
+
 	if b.name == "reporting" && b.history == 0 {
 		b.history = short(b, fullHistory, shortHistory)
 	}
+
 	return nil
 }
 
@@ -256,12 +268,14 @@ func (b *bench) checkNumbers() error {
 		}
 		return nil
 	}
+
 	if b.orders < minOrders || b.orders > maxOrders {
 		return fmt.Errorf("-orders: want %d to %d", minOrders, maxOrders)
 	}
 	if b.history < minHistory || b.history > maxHistory {
 		return fmt.Errorf("-history: want %d to %d", minHistory, maxHistory)
 	}
+
 	return nil
 }
 
@@ -290,6 +304,7 @@ func (b *bench) measure(ctx context.Context) error {
 		Orders:  b.orders,
 		History: b.history,
 	}
+
 	b.progress("suite %s, %s\n%s", b.name, b.takes, r.Machine)
 	began := time.Now()
 	failure := b.takeMeasurements(ctx)
@@ -300,13 +315,16 @@ func (b *bench) measure(ctx context.Context) error {
 	if failure != nil || b.short {
 		r.Figures = slices.DeleteFunc(r.Figures, func(f *figure) bool { return len(f.Values) == 0 })
 	}
+
 	if len(r.Figures) == 0 {
 		return failure
 	}
+
 	beyond := check(r.Figures, b.short)
 
 	b.printHead(&r)
 	printTable(b.out, r.Figures)
+
 	return errors.Join(failure, beyond, harness.WriteJSON(b.json, &r, b.out))
 }
 
@@ -318,14 +336,17 @@ func (b *bench) printHead(r *report) {
 	if r.Seed != 0 {
 		how += fmt.Sprintf(", seed %d", r.Seed)
 	}
+
 	if r.Orders != 0 {
 		how += fmt.Sprintf(", %s orders exported, %s in the year", harness.Grouped(r.Orders), harness.Grouped(r.History))
 	}
+
 	b.progress("%s; medians, in brackets the least and the greatest", how)
 
 	if b.short {
 		b.progress("A short run: too little, and beside too much else, for its times and rates to say anything.")
 	}
+
 	b.progress("")
 }
 
@@ -346,6 +367,7 @@ func (b *bench) takeMeasurements(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -378,7 +400,9 @@ func caught(do func()) (err error) {
 			err = f.error
 		}
 	}()
+
 	do()
+
 	return nil
 }
 

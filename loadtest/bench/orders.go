@@ -36,10 +36,12 @@ func ordersSuite() suite {
 			{name: "delivery", measure: (*bench).measureDelivery, figures: deliveryFigures()},
 		},
 	}
+
 	// Redis 7.0 has no WAITAOF, which tells that a replica has synced a write.
 	if os.Getenv("SERVER") == "valkey" {
 		s.measurements = append(s.measurements, measurement{name: "replica", measure: (*bench).measureReplica, figures: replicaFigures()})
 	}
+
 	return s
 }
 
@@ -158,6 +160,7 @@ func (b *bench) measureJSON(ctx context.Context) {
 			must(fmt.Errorf("BenchmarkDecode: %s reads other bodies than %s", reader, strict))
 		}
 	}
+
 	b.addTrials(t, "strictjson_time", strict, std)
 	b.addTrials(t, "sonic_time", sonic, std)
 }
@@ -194,6 +197,7 @@ func answerFigures() []*figure {
 		bareWrite   = "one bare XADD each at the same rate"
 		unknownPath = "an unknown path at the same rate"
 	)
+
 	return []*figure{
 		// Both wait for the disk once, so that machine and disk cancel out; milliseconds were anything from 1.1 to 8. Measured
 		// 2.92 (2.05..3.23) on a noisy machine; another wait for the disk on the way of an order would be beyond 5.
@@ -245,6 +249,7 @@ func (b *bench) measureWaits(ctx context.Context, s *system) {
 		b.progress("%s at %d orders/s in an open loop: %s ms, of one bare XADD each %s ms, of an unknown path %s ms", percentile.key, rate,
 			number(wait), number(write), number(base))
 	}
+
 	s.settle(ctx)
 }
 

@@ -19,6 +19,7 @@ func deliveryFigures() []*figure {
 		bareSteps = "one bare XADD for each of its steps"
 		creation  = "its creation alone"
 	)
+
 	return []*figure{
 		// An order on its whole way is six requests and five webhooks. Measured 0.05 to 0.07 on a quiet machine; below 0.02
 		// something on the way of a report or a webhook has become slower.
@@ -101,6 +102,7 @@ func (b *bench) measureDelivery(ctx context.Context) {
 		for range b.rounds {
 			b.measureCosts(ctx, s, rate)
 		}
+
 		// Fewer rounds, because they are longer.
 		for range min(b.rounds, 3) {
 			b.measureBeside(ctx, s, min(500, knee/2))
@@ -118,6 +120,7 @@ func (b *bench) findKnee(ctx context.Context, s *system) float64 {
 		first, most  = 300, 1900 // beyond it the fleet would reach its limit, 10,000 requests a second
 		coarse, fine = 1.4641, 1.11
 	)
+
 	lasts, beyond := 0.0, 0.0
 	for rate := float64(first); ; {
 		if b.tryRate(ctx, s, rate) {
@@ -130,9 +133,11 @@ func (b *bench) findKnee(ctx context.Context, s *system) float64 {
 		if isBracketed {
 			rate = math.Sqrt(lasts * beyond)
 		}
+
 		if isBracketed && beyond/lasts < fine || rate > most {
 			return lasts
 		}
+
 		if rate < 10 {
 			must(errors.New("not even 10 orders/s last"))
 		}
@@ -156,6 +161,7 @@ func (b *bench) tryRate(ctx context.Context, s *system, rate float64) bool {
 			return false
 		}
 	}
+
 	return false
 }
 
@@ -198,10 +204,12 @@ func (b *bench) measureCosts(ctx context.Context, s *system, rate float64) {
 		},
 		func() { created = b.costOfCreation(ctx, s) },
 	}
+
 	isTurned := len(b.figure("delivered_redis").Values)%2 == 1
 	if isTurned {
 		slices.Reverse(measures)
 	}
+
 	for _, measure := range measures {
 		measure()
 	}
@@ -240,6 +248,7 @@ func (b *bench) costOfCreation(ctx context.Context, s *system) harness.Usage {
 		created = s.create(ctx, length)
 		return created.Answered
 	})
+
 	written := bareWrites(ctx, s.Redis, harness.Load{Connections: connections, Duration: length, Request: s.newOrders()}, harness.ClosedLoop)
 
 	b.addBeside("created", created.PerSecond(), written.PerSecond())
@@ -249,6 +258,7 @@ func (b *bench) costOfCreation(ctx context.Context, s *system) harness.Usage {
 	b.add("created_file", used["aof_bytes"])
 	b.add("created_request", float64(created.Sent)/float64(created.Answered))
 	b.add("created_answer", float64(created.Received)/float64(created.Answered))
+
 	return used
 }
 

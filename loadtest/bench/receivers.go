@@ -91,6 +91,7 @@ func (b *bench) measureMore(ctx context.Context) {
 	if isAlone {
 		must(errors.New("its memory is compared with that of many: measure both"))
 	}
+
 	for round := range b.rounds {
 		memory := b.measureAmong(ctx, "more", short(b, 10_000, 1_000), short(b, 120, 10))
 		b.addBeside("more.grown", memory, b.crowdMemory[round])
@@ -129,10 +130,12 @@ func (b *bench) measureAmong(ctx context.Context, measurement string, accounts, 
 			b.addBeside(measurement+".killed", e.killOne(ctx, t).Seconds(), aloneGap.Seconds())
 			b.add(measurement+".rolled", e.roll(ctx, t).Seconds())
 		}
+
 		t.end(ctx)
 		for i := range e.workers {
 			e.stop(i)
 		}
+
 		memory = e.takePeak()
 
 		b.add(measurement+".seeded", seeded.Seconds())
@@ -143,6 +146,7 @@ func (b *bench) measureAmong(ctx context.Context, measurement string, accounts, 
 		b.addBeside(measurement+".redis", redis, aloneRedis)
 		b.addLosses(measurement, t.counts())
 	})
+
 	return memory
 }
 
@@ -158,8 +162,10 @@ func (e *receiversEnv) startAmong(ctx context.Context, measurement string, t *tr
 		e.bench.note(measurement+".started", "not yet, so no worker was killed or restarted")
 		e.bench.note(measurement+".lost", "not there a minute after the last report")
 	}
+
 	e.bench.progress("%s: %.1f s after the workers' start events of every partition flow: %v", measurement, took.Seconds(), flows)
 	e.awaitSpread(ctx)
+
 	return flows
 }
 
@@ -207,6 +213,7 @@ func (e *receiversEnv) measure(ctx context.Context, t *traffic, length time.Dura
 		busy, err = watchOthers(watching, e.processes()...)
 		return err
 	})
+
 	used, err := harness.During(func() error { return harness.Sleep(ctx, length) }, e.processes()...)
 	stop()
 	must(errors.Join(err, group.Wait()))
@@ -214,6 +221,7 @@ func (e *receiversEnv) measure(ctx context.Context, t *traffic, length time.Dura
 	measured := span{from, time.Now()}
 	changed := e.epochs(ctx) - before
 	e.pause(ctx, deliveryWarmUp) // the last of them arrive
+
 	return steadyState{
 		turn:    got(newTurn(t.receipts(measured), busy)),
 		cores:   used["workers"] / used["seconds"],
@@ -231,6 +239,7 @@ func (e *receiversEnv) killOne(ctx context.Context, t *traffic) time.Duration {
 	e.pause(ctx, short(e.bench, 10*time.Second, time.Second))
 	gap := t.longestGap(span{from, time.Now()})
 	e.bench.progress("a worker killed: longest gap %.1f s", gap.Seconds())
+
 	return gap
 }
 
@@ -251,8 +260,10 @@ func (e *receiversEnv) roll(ctx context.Context, t *traffic) time.Duration {
 		e.stop(worker)
 		rejoin(worker)
 	}
+
 	gap := t.longestGap(span{from, time.Now()})
 	e.bench.progress("both restarted: longest gap %.1f s", gap.Seconds())
+
 	return gap
 }
 

@@ -55,6 +55,7 @@ func (b *book) addReceivers(ctx context.Context, n int, refusing bool) *receiver
 			// Accounts in a row are of all partitions.
 			url = []string{listens + silentPath, refuses + "/", listens + silentPath, listens + failsPath}[i/partitions%4]
 		}
+
 		url += strconv.Itoa(i)
 
 		v := &vendor{account: accountIn(i % partitions)}
@@ -67,7 +68,9 @@ func (b *book) addReceivers(ctx context.Context, n int, refusing bool) *receiver
 			})
 		})
 	}
+
 	must(group.Wait())
+
 	return r
 }
 
@@ -121,6 +124,7 @@ func (b *book) letWait(ctx context.Context, r *receivers, events int) {
 		}
 		steps = append(steps, step)
 	}
+
 	must(errors.Join(b.Ownership.Advance(ctx, steps)...))
 	r.dead.Store(true)
 }
@@ -152,6 +156,7 @@ func (b *book) deliverInVain(ctx context.Context, orders []*order, at time.Time)
 		Location: delivery.Location{Point: place, At: at},
 		Courier:  courier,
 	}
+
 	tokens := got(b.Ownership.Tokens(ctx))
 	steps := make(map[int]*ledger.Step)
 	for _, o := range orders {
@@ -171,12 +176,14 @@ func (b *book) deliverInVain(ctx context.Context, orders []*order, at time.Time)
 		step.Schedule(step.Published[0].Account, false, waiting)
 		all = append(all, step)
 	}
+
 	must(errors.Join(b.Ownership.Advance(ctx, all)...))
 
 	written := make(map[int]string)
 	for p, step := range steps {
 		written[p] = step.Batch
 	}
+
 	return written
 }
 

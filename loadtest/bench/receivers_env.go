@@ -54,12 +54,14 @@ func (b *bench) withTwoWorkers(ctx context.Context, name string, use func(contex
 		for i := range e.workers {
 			e.watch(ctx, i)
 		}
+
 		defer func() {
 			for i, w := range e.workers {
 				e.note(i)
 				w.Kill()
 			}
 		}()
+
 		e.awaitSpread(ctx)
 		use(ctx, e)
 	})
@@ -111,10 +113,12 @@ func (e *receiversEnv) note(worker int) {
 	if e.watches[worker] == nil {
 		return
 	}
+
 	for _, seen := range e.watches[worker]() {
 		e.peak = max(e.peak, seen.Peak)
 		e.resident[worker] = seen.Now
 	}
+
 	e.watches[worker] = nil
 }
 
@@ -177,6 +181,7 @@ func (e *receiversEnv) tokens(ctx context.Context) ([]ledger.Token, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	tokens := make([]ledger.Token, partitions)
 	for p := range tokens {
 		tokens[p], err = stored[p].Token()
@@ -184,6 +189,7 @@ func (e *receiversEnv) tokens(ctx context.Context) ([]ledger.Token, error) {
 			return nil, err
 		}
 	}
+
 	return tokens, nil
 }
 
@@ -205,17 +211,21 @@ func (e *receiversEnv) awaitOwners(ctx context.Context, workers int) {
 		for _, token := range tokens {
 			owned[token.Owner]++
 		}
+
 		delete(owned, "") // of no worker
 		isEven := len(owned) == workers
 		for _, n := range owned {
 			isEven = isEven && n == partitions/workers
 		}
+
 		return isEven, err
 	})
+
 	if errors.Is(err, harness.ErrTimeout) {
 		e.bench.progress("%v after %.0f s: it goes on", err, time.Since(began).Seconds())
 		return
 	}
+
 	must(err)
 }
 

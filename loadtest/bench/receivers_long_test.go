@@ -20,6 +20,7 @@ import (
 // What letWait puts into Redis is what a worker would have left there: when the receivers are back, each event arrives.
 func TestLetWait_LeavesWhatIsDelivered(t *testing.T) {
 	t.Parallel()
+
 	const accounts, events = 2 * partitions, 10
 	b := &bench{dir: t.TempDir(), out: io.Discard, options: options{short: true}}
 	err := stack.Build(t.Context(), filepath.Join(b.dir, "bin"), "gateway", "worker")
@@ -31,6 +32,7 @@ func TestLetWait_LeavesWhatIsDelivered(t *testing.T) {
 		for i := range e.workers {
 			e.stop(i)
 		}
+
 		r := e.book.addReceivers(ctx, accounts, false)
 		defer r.stop()
 		e.book.letWait(ctx, r, events)
@@ -52,6 +54,7 @@ func TestLetWait_LeavesWhatIsDelivered(t *testing.T) {
 			}
 			return true
 		})
+
 		for _, v := range r.vendors {
 			endpoint := got(e.book.Webhooks.Endpoint(ctx, v.account))
 			if endpoint.Delivered != events || endpoint.Undelivered+endpoint.NotSent != 0 {
@@ -59,6 +62,7 @@ func TestLetWait_LeavesWhatIsDelivered(t *testing.T) {
 			}
 		}
 	}
+
 	err = caught(func() { b.withTwoWorkers(t.Context(), "waiting", use) })
 	if err != nil {
 		t.Fatal(err)
@@ -68,11 +72,13 @@ func TestLetWait_LeavesWhatIsDelivered(t *testing.T) {
 // A receiver answers until it is dead; then a silent one leaves the request without an answer and the connection open.
 func TestReceivers_AreSilentOnceTheyAreDead(t *testing.T) {
 	t.Parallel()
+
 	r := &receivers{}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.stop = serveHTTP(listener, r.serve)
 	defer r.stop()
 	ask := func(path string) (answer string, open bool) {
@@ -81,11 +87,13 @@ func TestReceivers_AreSilentOnceTheyAreDead(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
+
 		_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond)) // so that silence ends
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}", path)
 		buffer := make([]byte, len("HTTP/1.1 204"))
 		n, err := io.ReadFull(conn, buffer)
 		failure, isNet := err.(net.Error)
+
 		return string(buffer[:n]), isNet && failure.Timeout()
 	}
 
@@ -95,11 +103,13 @@ func TestReceivers_AreSilentOnceTheyAreDead(t *testing.T) {
 			t.Errorf("alive, %s: %q", path, answer)
 		}
 	}
+
 	r.dead.Store(true)
 	answer, _ := ask(failsPath + "1")
 	if answer != "HTTP/1.1 500" {
 		t.Errorf("dead: %q", answer)
 	}
+
 	answer, open := ask(silentPath + "1")
 	if answer != "" || !open {
 		t.Errorf("silent: %q, open: %v", answer, open)
@@ -109,6 +119,7 @@ func TestReceivers_AreSilentOnceTheyAreDead(t *testing.T) {
 // Whatever order webhooks come in, each counts once.
 func TestTraffic_CountsWhatArrives(t *testing.T) {
 	t.Parallel()
+
 	start := time.Now().Add(-time.Minute)
 	table := timetable{start: start, rate: 1, orders: 2, every: 1}
 	traffic := &traffic{timetable: table, batch: 7, partitions: []int{3, 5}, orders: make([]carried, 2)}
@@ -137,10 +148,12 @@ func TestTraffic_CountsWhatArrives(t *testing.T) {
 	if gap := traffic.longestGap(span{second(9), second(15)}); gap != 4*time.Second {
 		t.Errorf("gap %v", gap)
 	}
+
 	all := traffic.arrivals(span{second(9), second(13)})
 	if want := map[int][]time.Time{3: {second(10)}, 5: {second(12)}}; !maps.EqualFunc(all, want, slices.Equal) {
 		t.Errorf("arrived: %v", all)
 	}
+
 	// What has not arrived waits until now.
 	if found := traffic.receipts(span{start, start.Add(time.Minute)}); len(found) != 5 {
 		t.Errorf("%d receipts", len(found))

@@ -54,6 +54,7 @@ func (s *system) startTraffic(ctx context.Context, rate float64, longest time.Du
 		system:    s,
 		orders:    make([]carried, orders),
 	}
+
 	for _, v := range s.vendors {
 		id := got(delivery.ParseAccountID(v.AccountID))
 		t.partitions = append(t.partitions, partitionOf(id))
@@ -75,6 +76,7 @@ func (s *system) startTraffic(ctx context.Context, rate float64, longest time.Du
 		t.run(due, func(order, step int) { t.step(gateway, fleet, newOrder, order, step) })
 		return nil
 	})
+
 	return t
 }
 
@@ -91,9 +93,11 @@ func (t *traffic) step(gateway, fleet harness.Conns, newOrder func([]byte, int) 
 			<-before
 			err = t.send(fleet, order, step, t.system.stepRequest(t.idOf(order), step))
 		}
+
 		if err != nil {
 			t.system.fail(err)
 		}
+
 		return err
 	})
 }
@@ -112,6 +116,7 @@ func (t *traffic) send(conns harness.Conns, order, step int, request []byte) err
 	if err != nil {
 		return err
 	}
+
 	want := requests[step].want
 	if answer.Status != want {
 		return fmt.Errorf("%s of order %d: answered %d instead of %d: %.300s", statuses[step], order, answer.Status, want, answer.Body)
@@ -123,7 +128,9 @@ func (t *traffic) send(conns harness.Conns, order, step int, request []byte) err
 		id, _ := textOf(answer.Body, `"orderId":"`)
 		t.orders[order].id = string(id)
 	}
+
 	t.orders[order].reported = step
+
 	return nil
 }
 
@@ -141,6 +148,7 @@ func (t *traffic) seen(body []byte, at time.Time) error {
 		t.duplicates++ // everything of an earlier traffic has arrived before this one began
 		return nil
 	}
+
 	order := n % ordersPerBatch
 	if err != nil || reached < 1 || order >= int64(len(t.orders)) {
 		t.strays++
@@ -153,6 +161,7 @@ func (t *traffic) seen(body []byte, at time.Time) error {
 	} else {
 		t.duplicates++
 	}
+
 	return nil
 }
 
@@ -181,6 +190,7 @@ func (t *traffic) counts() counts {
 			}
 		}
 	}
+
 	return c
 }
 
@@ -209,6 +219,7 @@ func (t *traffic) receipts(within span) []event {
 			}
 		}
 	}
+
 	return found
 }
 
@@ -220,6 +231,7 @@ func (t *traffic) arrivals(within span) map[int][]time.Time {
 	for _, p := range t.partitions {
 		found[p] = nil
 	}
+
 	for i := range t.orders {
 		p := t.partitions[i%len(t.partitions)]
 		for _, arrived := range t.orders[i].arrived {
@@ -228,6 +240,7 @@ func (t *traffic) arrivals(within span) map[int][]time.Time {
 			}
 		}
 	}
+
 	return found
 }
 
@@ -242,6 +255,7 @@ func (t *traffic) longestGap(within span) time.Duration {
 			before = at
 		}
 	}
+
 	return longest
 }
 
@@ -256,8 +270,10 @@ func (t *traffic) awaitFlow(ctx context.Context, from time.Time) (took time.Dura
 		}
 		return true, nil
 	})
+
 	if !errors.Is(err, harness.ErrTimeout) {
 		must(err)
 	}
+
 	return time.Since(from), err == nil
 }

@@ -64,6 +64,7 @@ func (b *bench) newReportingEnv(ctx context.Context, name string, settings map[s
 	e.Worker.Stop()
 	e.Reporting.Stop()
 	e.Reporting.Use(b.file("bin"), b.dir)
+
 	return e
 }
 
@@ -121,6 +122,7 @@ func (b *bench) openYear(ctx context.Context) *reportingEnv {
 	b.year.ask(ctx, "TRUNCATE TABLE delivery.identity") // it is that of the ledger that has gone
 	must(b.year.Reporting.Start(ctx))
 	b.year.fill(ctx)
+
 	return b.year
 }
 
@@ -138,11 +140,13 @@ func (e *reportingEnv) fill(ctx context.Context) {
 			values := map[string]any{"orders": orders, "first": yearFirst, "from": from, "count": count, "earlier": earlier}
 			e.ask(ctx, os.Expand(yearSQL, func(name string) string { return fmt.Sprint(values[name]) }))
 		}
+
 		isFifth := (from/atOnce)%5 == 4
 		if isFifth {
 			e.bench.progress("year: %s of %s orders", harness.Grouped(from+count), harness.Grouped(orders))
 		}
 	}
+
 	e.ask(ctx, `INSERT INTO delivery.late_deliveries (account_id, business_day, order_id, reported_at, stored_at)
 		SELECT account_id, business_day, order_id, addMinutes(ended_at, 20), addMinutes(ended_at, 21)
 		FROM delivery.orders FINAL WHERE failure_reason = 'TimedOut' AND cityHash64(order_id) % 20 = 0
@@ -184,6 +188,7 @@ func (e *reportingEnv) insertCopy(ctx context.Context, table, rows string) (coun
 
 	count = float64(e.askNumbers(ctx, "SELECT count() FROM "+copied)[0])
 	e.ask(ctx, fmt.Sprintf("DROP TABLE %s SYNC", copied))
+
 	return count, seconds
 }
 

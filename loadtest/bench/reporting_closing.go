@@ -66,6 +66,7 @@ func (b *bench) measureClosing(ctx context.Context) {
 	if len(watched) == 0 {
 		must(errors.New("reporting was never seen"))
 	}
+
 	b.add("closing.memory", megabytes(watched[0].Peak))
 
 	b.add("closing.verify", e.month(ctx, "verify"))
@@ -85,6 +86,7 @@ func (e *reportingEnv) closeYear(ctx context.Context) {
 		if month == months {
 			e.bench.note("closing.close", "%s orders in the last", harness.Grouped(int64(rows)))
 		}
+
 		e.bench.progress("closed %s, %s orders, in %.1f s; inserted in %.1f s", name, harness.Grouped(int64(rows)), closed, inserted)
 	}
 }

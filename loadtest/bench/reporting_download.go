@@ -56,6 +56,7 @@ func (b *bench) measureDownloads(ctx context.Context) {
 	if !bytes.Equal(digest, hash.Sum(nil)) {
 		differs++
 	}
+
 	b.add("download.differs", differs)
 	must(os.Remove(path))
 
@@ -98,11 +99,13 @@ func (e *reportingEnv) downloadCSV(ctx context.Context, s scope, rows int64) (di
 	if err == nil {
 		rest, err = io.Copy(hash, resp.Body)
 	}
+
 	took, watched := time.Since(began), stop()
 
 	if len(watched) < 2 { // one has ended
 		err = errors.Join(err, errors.New("a process was never seen"))
 	}
+
 	if err != nil {
 		must(fmt.Errorf("download the ledger: %w", errors.Join(err, e.Reporting.Check())))
 	}
@@ -112,6 +115,7 @@ func (e *reportingEnv) downloadCSV(ctx context.Context, s scope, rows int64) (di
 	e.bench.note("download.http.seconds", "first byte after %s ms", number(milliseconds(first)))
 	e.bench.add("download.http.engine", megabytes(engine.Peak))
 	e.bench.note("download.http.engine", "before %s MB", number(megabytes(engine.Begin)))
+
 	return hash.Sum(nil)
 }
 
@@ -143,9 +147,11 @@ func runWatched(ctx context.Context, cmd *exec.Cmd) (took time.Duration, peak ui
 	if err == nil && len(watched) == 0 {
 		err = errors.New("the process was never seen")
 	}
+
 	if err != nil {
 		must(fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, said.String()))
 	}
+
 	return took, watched[0].Peak
 }
 
@@ -168,10 +174,12 @@ func ledgerSums(path string) ([]int64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the header of %s: %w", path, err)
 	}
+
 	var columns []int
 	for _, name := range []string{"orderAmount", "collectionAmount", "expectedCollection"} {
 		columns = append(columns, slices.Index(header, name))
 	}
+
 	if slices.Contains(columns, -1) {
 		return nil, fmt.Errorf("%s has the columns %q", path, header)
 	}
@@ -182,6 +190,7 @@ func ledgerSums(path string) ([]int64, error) {
 		if errors.Is(err, io.EOF) {
 			return sums, nil
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", path, err)
 		}
@@ -194,15 +203,19 @@ func ledgerSums(path string) ([]int64, error) {
 				malformed = true
 				continue
 			}
+
 			if amount == "" {
 				continue
 			}
+
 			kurus, err := strconv.ParseInt(strings.Replace(amount, ",", "", 1), 10, 64)
 			if err != nil {
 				return nil, fmt.Errorf("read %s: %w", path, err)
 			}
+
 			sums[1+i] += kurus
 		}
+
 		if malformed {
 			sums[4]++
 		}

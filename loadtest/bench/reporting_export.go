@@ -70,6 +70,7 @@ func (b *book) fill(ctx context.Context, count int) {
 		vendors[i] = &vendor{account: delivery.NewAccountID()}
 		b.addAccount(ctx, vendors[i].account, began)
 	}
+
 	for first := 0; first < count; first += some {
 		at := began.Add(time.Duration(first) * time.Millisecond / 2)
 		b.makeEvents(ctx, vendors, min(some, count-first), at, delivery.PickingUp, delivery.Delivered)
@@ -111,6 +112,7 @@ func (e *reportingEnv) export(ctx context.Context, o *book, n int) {
 	for _, process := range []string{"exporter", "engine", "redis"} {
 		b.add("export."+process+"_us", 1e6*used[process]/(orders+events))
 	}
+
 	b.add("export.pieces", m["reporting_export_turn_seconds_sum"]/used["seconds"])
 	b.add("export.busy", used["busy"]/used["seconds"])
 	b.add("export.others", used.Others())
@@ -134,16 +136,20 @@ func awaitExported(ctx context.Context, p *stack.Program, o *book, wanted float6
 		if err != nil {
 			return false, errors.Join(err, p.Check())
 		}
+
 		if m[exportedEvents] > stored {
 			stored, moved = m[exportedEvents], time.Now()
 		}
+
 		if time.Since(moved) > time.Minute {
 			return false, fmt.Errorf("%s of %s events are exported, and it does not go on; see %s", number(stored), number(wanted), p.Log)
 		}
 		if stored < wanted {
 			return false, nil
 		}
+
 		lag, err := o.Streams.Lag(ctx, ledger.RoleExport)
+
 		return lag.Entries == 0, err
 	})
 }
@@ -155,10 +161,12 @@ func (e *reportingEnv) verifyExport(ctx context.Context, database string) {
 		(SELECT toInt64(sum(expected_collection) * 100) FROM %[1]s.orders FINAL),
 		(SELECT count() FROM %[1]s.order_events FINAL),
 		(SELECT uniqExact(order_id, status) FROM %[1]s.order_events)`, database))
+
 	orders, kurus := e.bench.orders, int64(0)
 	for n := range orders {
 		kurus += amountOf(n).Minor
 	}
+
 	changes := int64(orders * changesPerOrder)
 	e.bench.add("export.wrong", differences(found, []int64{int64(orders), kurus, changes, changes}))
 	e.ask(ctx, "DROP DATABASE "+database+" SYNC")

@@ -45,9 +45,11 @@ func reportFigures() []*figure {
 			case s.key == "year" && name == "fleet-statement":
 				f.Limit = ratioAtMost(4)
 			}
+
 			all = append(all, f)
 		}
 	}
+
 	return all
 }
 
@@ -62,9 +64,11 @@ func (b *bench) measureReports(ctx context.Context) {
 		{key: "month", from: monthFirst, to: monthLast},
 		{key: "year", from: yearFirst, to: yearLast},
 	}
+
 	if b.short { // the narrowest and the widest
 		scopes = []scope{scopes[0], scopes[3]}
 	}
+
 	for _, s := range scopes {
 		for i, name := range reportNames {
 			isFirst := i == 0
@@ -90,6 +94,7 @@ func (e *reportingEnv) measureReport(ctx context.Context, name string, s scope, 
 				b.addBeside(key, milliseconds(firstTook), milliseconds(timed(func() { e.askBare(ctx, name, s) })))
 				return
 			}
+
 			b.repeat(key, short(b, 5, 2), func() {
 				again := e.fetch(ctx, name, s)
 				if again != first {
@@ -103,10 +108,12 @@ func (e *reportingEnv) measureReport(ctx context.Context, name string, s scope, 
 	if cold {
 		b.note(key, "cold %s ms", number(milliseconds(firstTook)))
 	}
+
 	b.note(key, "%s rows, %s kB", harness.Grouped(first.rows), number(float64(first.bytes)/1000))
 	if others := used.Others(); others > disturbing {
 		b.note(key, "DISTURBED: other programs kept %s cores busy", number(others))
 	}
+
 	f := b.figure(key)
 	b.progress("%s: %s ms, bare query %s ms; %s", f.What, number(harness.Median(f.Values)), number(harness.Median(f.Bases)), f.Note)
 }
@@ -156,11 +163,13 @@ func dropPages(dir string) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
 		}
+
 		file, err := os.Open(path)
 		if err != nil {
 			return err
 		}
 		defer file.Close()
+
 		// Pages that are not on the disk yet would stay.
 		return errors.Join(file.Sync(), unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
 	})
@@ -183,6 +192,7 @@ func (e *reportingEnv) fetch(ctx context.Context, name string, s scope) fetched 
 		f.bytes += int64(len(last)) + 1
 		balances = balances && !bytes.Contains(last, []byte(`"ties":"no"`))
 	}
+
 	must(lines.Err())
 
 	end, hasTotals := bytes.CutPrefix(last, []byte(`],"totals":`))
@@ -197,8 +207,10 @@ func (e *reportingEnv) fetch(ctx context.Context, name string, s scope) fetched 
 	case !balances:
 		err = errors.New("does not balance")
 	}
+
 	if err != nil {
 		must(fmt.Errorf("%s, %s: it %w", name, s.key, err))
 	}
+
 	return f
 }

@@ -29,6 +29,7 @@ func TestMain(m *testing.M) { testserver.Main(m) }
 // delivered, every webhook is verified, and what it cost is known.
 func TestOrders_ShortRunCarriesThemTheWholeWay(t *testing.T) {
 	t.Parallel()
+
 	r := shortRun(t, "-only", "answers|delivery")
 	for _, key := range []string{
 		"wait_p50_xadd", "delivered_minute", "webhook_p99", "wait_p99_delivering", "created",
@@ -46,6 +47,7 @@ func TestOrders_ShortRunCarriesThemTheWholeWay(t *testing.T) {
 // Steps are due in order, at the rate and spacing, and only those of orders that go the whole way.
 func TestTimetable(t *testing.T) {
 	t.Parallel()
+
 	table := timetable{start: time.Now().Add(-time.Hour), rate: 100, orders: 50, every: 4}
 	last, due := time.Time{}, map[int]int{}
 	table.run(t.Context(), func(order, step int) {
@@ -57,6 +59,7 @@ func TestTimetable(t *testing.T) {
 		last = at
 		due[step]++
 	})
+
 	if want := map[int]int{0: 50, 1: 13, 2: 13, 3: 13, 4: 13, 5: 13}; !maps.Equal(due, want) || table.whole() != 13 {
 		t.Errorf("steps due: %v, want %v", due, want)
 	}
@@ -65,6 +68,7 @@ func TestTimetable(t *testing.T) {
 // Every webhook is the order's next one, or the run fails.
 func TestJourneys_TakeEachWebhookOnceAndInOrder(t *testing.T) {
 	t.Parallel()
+
 	j := &journeys{timetable: timetable{start: time.Now().Add(-time.Minute), rate: 1, orders: 2, every: 1}, announced: hdrhistogram.New(1, 1e9, 3),
 		states: []journey{{id: "a"}, {id: "b"}}}
 	webhook := func(id string, n int, status string) error {
@@ -84,6 +88,7 @@ func TestJourneys_TakeEachWebhookOnceAndInOrder(t *testing.T) {
 			t.Errorf("%d: %+v: %v", i, c, err)
 		}
 	}
+
 	if j.inProgress() != 1 || j.announced.TotalCount() != 6 {
 		t.Errorf("%d orders left, %d waits", j.inProgress(), j.announced.TotalCount())
 	}
@@ -104,11 +109,13 @@ func shortRun(t *testing.T, args ...string) *report {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var r report
 	err = json.Unmarshal(content, &r)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return &r
 }
 
@@ -125,17 +132,20 @@ func (r *report) figure(key string) *figure {
 // Everything that holds on any machine is checked.
 func TestWebhooks_ShortRunLosesNothing(t *testing.T) {
 	t.Parallel()
+
 	r := shortRun(t, "-suite", "webhooks", "-seed", "7")
 	keys := []string{"backlog.left", "backlog.late", "backlog.unrecorded", "throughput.duplicates", "latency.duplicates", "isolation.duplicates", "backlog.duplicates"}
 	for _, measurement := range []string{"throughput", "latency", "isolation", "backlog", "kill"} {
 		keys = append(keys, measurement+".lost", measurement+".invalid")
 	}
+
 	for _, key := range keys {
 		f := r.figure(key)
 		if f == nil || f.Result != resultOK {
 			t.Errorf("%s: %+v", key, f)
 		}
 	}
+
 	if f := r.figure("throughput"); f.Figure.Median <= 0 || f.Base.Median <= 0 || f.Result != "" {
 		t.Errorf("a short run compares no rates: %+v", f)
 	}
@@ -144,6 +154,7 @@ func TestWebhooks_ShortRunLosesNothing(t *testing.T) {
 // Two workers among dead receivers, killed and restarted. Everything that holds on any machine is checked.
 func TestReceivers_ShortRunLosesNothing(t *testing.T) {
 	t.Parallel()
+
 	r := shortRun(t, "-suite", "receivers")
 	for _, measurement := range []string{"many", "more", "silence"} {
 		for _, key := range []string{".lost", ".invalid", ".memory"} {
@@ -152,6 +163,7 @@ func TestReceivers_ShortRunLosesNothing(t *testing.T) {
 				t.Errorf("%s: %+v", measurement+key, f)
 			}
 		}
+
 		f := r.figure(measurement + ".p99")
 		if f == nil || f.Figure.Median <= 0 || f.Base.Median <= 0 || f.Result != "" {
 			t.Errorf("a short run compares no times: %s %+v", measurement, f)
@@ -162,6 +174,7 @@ func TestReceivers_ShortRunLosesNothing(t *testing.T) {
 // Orders through Redis into ClickHouse, every report over HTTP, downloads.
 func TestReporting_ShortRunIsExact(t *testing.T) {
 	t.Parallel()
+
 	r := shortRun(t, "-suite", "reporting", "-orders", "1000", "-history", "10000")
 	for _, key := range []string{
 		"export.wrong", "export.left", "download.differs",
@@ -172,6 +185,7 @@ func TestReporting_ShortRunIsExact(t *testing.T) {
 			t.Errorf("%s: %+v", key, f)
 		}
 	}
+
 	for _, key := range []string{
 		"export.rows", "reports.account_month.order-ledger", "reports.year.fleet-statement", "reports.year.control-totals", "closing.close", "closing.nightly",
 		"closing.year.sums",
@@ -181,6 +195,7 @@ func TestReporting_ShortRunIsExact(t *testing.T) {
 			t.Errorf("a short run compares no times and rates: %s %+v", key, f)
 		}
 	}
+
 	if f := r.figure("reports.year.order-ledger"); !strings.Contains(f.Note, "10 000 rows") || !r.Short || r.Orders != 1000 {
 		t.Errorf("%+v, of %d orders", f, r.Orders)
 	}
@@ -189,6 +204,7 @@ func TestReporting_ShortRunIsExact(t *testing.T) {
 // A ledger that is filled with little, and everything measured once.
 func TestGrowth_ShortRunMeasuresEverything(t *testing.T) {
 	t.Parallel()
+
 	r := shortRun(t, "-suite", "growth")
 	for _, m := range growthSuite().measurements {
 		for _, want := range m.figures {
@@ -212,6 +228,7 @@ func TestRun_EndsWhenInterrupted(t *testing.T) {
 			found, _ := filepath.Glob(filepath.Join(append([]string{dir, "bench-*"}, below...)...)) // the pattern is well formed
 			return found
 		}
+
 		testserver.Await(t, "its Redis runs", func() bool { return len(left("*", "redis", "appendonlydir")) > 0 })
 		interrupt()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -225,6 +242,7 @@ func TestRun_EndsWhenInterrupted(t *testing.T) {
 
 func TestRun_RefusesFlags(t *testing.T) {
 	t.Parallel()
+
 	for _, args := range [][]string{
 		{"-suite", "scale"}, {"webhooks"}, {"-only", "nothing"}, {"-only", "("}, {"-rounds", "51"}, {"-orders", "1000"},
 		{"-suite", "webhooks", "-only", "export"}, {"-suite", "reporting", "-only", "kill"}, {"-suite", "reporting", "-orders", "1"},
@@ -239,11 +257,13 @@ func TestRun_RefusesFlags(t *testing.T) {
 // The help explains every suite: how long it takes, and what may be measured alone.
 func TestRun_HelpExplainsEverySuite(t *testing.T) {
 	t.Parallel()
+
 	var out bytes.Buffer
 	err := run(t.Context(), []string{"-help"}, &out)
 	if !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("%v", err)
 	}
+
 	for _, s := range suites() {
 		if !strings.Contains(out.String(), "Suite "+s.name+" ("+s.takes+")") {
 			t.Errorf("the help does not say how long %s takes", s.name)
@@ -254,6 +274,7 @@ func TestRun_HelpExplainsEverySuite(t *testing.T) {
 // Keys are what the JSON is read by, and every limit of a ratio has something to compare with.
 func TestSuites_HaveFiguresThatCanBeCompared(t *testing.T) {
 	t.Parallel()
+
 	for _, s := range suites() {
 		keys := make(map[string]bool)
 		for _, m := range s.measurements {

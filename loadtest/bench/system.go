@@ -73,6 +73,7 @@ func (b *bench) withVendors(ctx context.Context, name string, options stack.Opti
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
+
 		must(err)
 	})
 }
@@ -87,6 +88,7 @@ func serveHTTP(listener net.Listener, handler fasthttp.RequestHandler) (stop fun
 		NoDefaultContentType:  true,
 		MaxRequestBodySize:    64 << 10, // far above what is sent
 	}
+
 	go func() { _ = server.Serve(listener) }() // ends with stop
 	return func() { _ = server.Shutdown() }    // nothing of it is needed any more
 }
@@ -180,6 +182,7 @@ func redisUsage(ctx context.Context, server *stack.Redis) harness.Usage {
 			u["commands"] += calls
 		}
 	}
+
 	return u
 }
 
@@ -191,13 +194,16 @@ func (s *system) usage(ctx context.Context) harness.Usage {
 		{Name: "worker", PID: s.Worker.PID()},
 		harness.Self("generator"),
 	}
+
 	for name, seconds := range got(harness.Measure(processes...)) {
 		u[name+"_us"] = 1e6 * seconds
 	}
+
 	// An fsync is a flush. 0 on kernels that do not count them.
 	for _, disk := range got(got(blockdevice.NewDefaultFS()).ProcDiskstats()) {
 		u["disk_flushes"] += float64(disk.FlushRequestsCompleted)
 	}
+
 	return u
 }
 

@@ -89,6 +89,7 @@ func (l *limit) String() string {
 	if l.OfRatio {
 		text = "ratio " + text
 	}
+
 	return text
 }
 
@@ -171,9 +172,11 @@ func (f *figure) summarize() error {
 			ratios = append(ratios, f.Values[i]/base)
 		}
 	}
+
 	if len(ratios) > 0 {
 		f.Ratio = spreadOf(ratios)
 	}
+
 	return nil
 }
 
@@ -193,7 +196,9 @@ func (f *figure) compare() error {
 		f.Result = resultOK
 		return nil
 	}
+
 	f.Result = resultBeyond
+
 	return fmt.Errorf("%s is %s, the limit is %s", f.Key, number(compared), f.Limit)
 }
 
@@ -213,18 +218,22 @@ func printTable(out io.Writer, figures []*figure) {
 		if what == previous {
 			what, value, unit = "", "", ""
 		}
+
 		previous = f.What
 
 		baseline, ratio, accepted := "", "", ""
 		if f.Base != nil {
 			baseline = fmt.Sprintf("%s  %s", number(f.Base.Median), f.Baseline)
 		}
+
 		if f.Ratio != nil {
 			ratio = f.Ratio.String()
 		}
+
 		if f.Limit != nil {
 			accepted = f.Limit.String()
 		}
+
 		fmt.Fprintln(w, strings.Join([]string{what, value, unit, baseline, ratio, accepted, f.Result, f.Note}, "\t"))
 	}
 

@@ -12,6 +12,7 @@ import (
 
 func TestCheck_HoldsEveryFigureAgainstItsLimit(t *testing.T) {
 	t.Parallel()
+
 	figures := func() []*figure {
 		return []*figure{
 			{Key: "fast", Values: []float64{50, 25, 55}, Bases: []float64{100, 50, 100}, Baseline: "b", Limit: ratioAtLeast(0.5)},
@@ -30,6 +31,7 @@ func TestCheck_HoldsEveryFigureAgainstItsLimit(t *testing.T) {
 	if got := resultsOf(full); !slices.Equal(got, []string{resultOK, resultBeyond, resultBeyond, resultOK, ""}) {
 		t.Errorf("%v", got)
 	}
+
 	// A ratio is taken round by round.
 	if got, want := *full[0].Ratio, (spread{Median: 0.5, Least: 0.5, Greatest: 0.55}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -55,6 +57,7 @@ func resultsOf(figures []*figure) []string {
 
 func TestCheck_RefusesWhatIsNoMeasurement(t *testing.T) {
 	t.Parallel()
+
 	for name, f := range map[string]figure{
 		"nothing measured":                   {Key: "f"},
 		"a round of the baseline is missing": {Key: "f", Baseline: "b", Values: []float64{1, 2}, Bases: []float64{1}},
@@ -70,11 +73,13 @@ func TestCheck_RefusesWhatIsNoMeasurement(t *testing.T) {
 
 func TestPrintTable_HasEveryColumn(t *testing.T) {
 	t.Parallel()
+
 	figures := []*figure{
 		{Key: "a", What: "orders", Unit: "/s", Values: []float64{1500, 1000, 2000}, Bases: []float64{3000, 4000, 4000}, Baseline: "one XADD", Limit: ratioAtLeast(0.3)},
 		{Key: "b", What: "orders", Unit: "/s", Values: []float64{1500}, Bases: []float64{3000}, Baseline: "nothing at all"},
 		{Key: "c", What: "again", Values: []float64{1}, Bases: []float64{4000}, Baseline: "events", Limit: atMost(0), Note: "by the way"},
 	}
+
 	err := check(figures, false)
 	if err == nil {
 		t.Error("c is within its limit")
@@ -88,10 +93,12 @@ func TestPrintTable_HasEveryColumn(t *testing.T) {
 		{"3 000  nothing at all", "0.50"},
 		{"again", "1", "4 000  events", "0.00025", "<= 0", "BEYOND", "by the way"},
 	}
+
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != len(want) {
 		t.Fatalf("%s", out.String())
 	}
+
 	for i, cells := range want {
 		rest := lines[i]
 		for _, cell := range cells {

@@ -110,9 +110,11 @@ func (e *webhookEnv) saturate(ctx context.Context, events, n int) round {
 		bases:     map[string]float64{"throughput": bare},
 		disturbed: others,
 	}
+
 	for _, p := range e.processes() {
 		r.figures["throughput."+p.Name+"_us"] = 1e6 * used[p.Name] / webhooks
 	}
+
 	return r
 }
 
@@ -142,6 +144,7 @@ func (b *bench) bareRate(ctx context.Context) float64 {
 		Want:        204,
 		Request:     func(dst []byte, _ int) []byte { return append(dst, request...) },
 	}))
+
 	return taken.PerSecond()
 }
 
@@ -174,6 +177,7 @@ func (b *bench) measureLatency(ctx context.Context) {
 				disturbed: t.leftOut,
 			}
 		})
+
 		b.addLosses("latency", sumOf(e.healthy...))
 	})
 }
@@ -229,11 +233,14 @@ func (b *bench) measureIsolation(ctx context.Context) {
 					others[slot] = v
 				}
 			}
+
 			must(e.Worker.Start(ctx))
 			t = e.measureWaits(ctx, short(b, 16*time.Second, 2*time.Second), others)
 		})
+
 		return t
 	})
+
 	b.addLosses("isolation", sumOf(healthy...))
 }
 
@@ -292,6 +299,7 @@ func (e *webhookEnv) awaitOwned(ctx context.Context, before []uint64) []uint64 {
 		if err != nil {
 			return false, err
 		}
+
 		for p := range partitions {
 			token, err := stored[p].Token()
 			isNew := token.Owner != "" && token.Epoch > before[p]
@@ -300,7 +308,9 @@ func (e *webhookEnv) awaitOwned(ctx context.Context, before []uint64) []uint64 {
 			}
 			now[p] = token.Epoch
 		}
+
 		return true, nil
 	}))
+
 	return now
 }

@@ -64,6 +64,7 @@ func (b *bench) measureBacklog(ctx context.Context) {
 			if !b.short { // the memory of a few hundred events says nothing of one
 				l.measureRetries(ctx)
 			}
+
 			l.measureBeside(ctx)
 			l.drain(ctx)
 		})
@@ -78,6 +79,7 @@ func (b *backlog) fill(ctx context.Context, e *webhookEnv, how behaviour, aged t
 	e.makeEvents(ctx, []*vendor{v}, b.aged, aged, delivery.Failed)
 	e.makeEvents(ctx, []*vendor{v}, b.events-b.aged, began, delivery.Assigned)
 	b.progress("backlog: %s events made in %.1f s", harness.Grouped(b.events), time.Since(began).Seconds())
+
 	return v
 }
 
@@ -96,6 +98,7 @@ func (b *backlog) letWait(ctx context.Context) {
 			if err != nil {
 				return false, err
 			}
+
 			endpoint = now
 
 			isQuiet := unqueued == 0 && endpoint.Retried-retried <= int64(b.events)/1000
@@ -104,6 +107,7 @@ func (b *backlog) letWait(ctx context.Context) {
 			} else {
 				quietLooks = 0
 			}
+
 			retried = endpoint.Retried
 			// What was given up in the last second is neither in the schedule nor in the endpoint's figures.
 			return quietLooks >= 4 && endpoint.Backlog+endpoint.Undelivered >= int64(b.events), nil
@@ -200,6 +204,7 @@ func (e *webhookEnv) awaitEmpty(ctx context.Context, v *vendor) *ledger.WebhookE
 		endpoint = now
 		return endpoint.Backlog+unqueued == 0, nil
 	})
+
 	return endpoint
 }
 
@@ -221,6 +226,7 @@ func (b *backlog) drain(ctx context.Context) {
 			return sumOf(b.dead).Received >= wanted, nil
 		})
 	})
+
 	watched := time.Since(began)
 	e.awaitAll(ctx)
 	healthy := got(newTurn(receiptsOf(began, e.healthy...), nil))
@@ -233,6 +239,7 @@ func (b *backlog) drain(ctx context.Context) {
 		}
 		return received[n-1]
 	}
+
 	b.add("backlog.noticed", after(1))
 	b.add("backlog.probe_due", probeDue.Sub(began).Seconds())
 	b.add("backlog.half", after(wanted/2))

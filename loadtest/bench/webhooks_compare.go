@@ -54,6 +54,7 @@ func watchOthers(ctx context.Context, measured ...harness.Process) (busy noise, 
 			busy = append(busy, time.Now())
 		}
 	}
+
 	return busy, nil
 }
 
@@ -73,13 +74,16 @@ func newTurn(receipts []event, n noise) (t turn, err error) {
 			t.waits = append(t.waits, took)
 		}
 	}
+
 	if len(all) == 0 {
 		return t, errors.New("nothing was received")
 	}
+
 	t.leftOut = 1 - float64(len(t.waits))/float64(len(all))
 	if len(t.waits) < len(all)/10 {
 		t.waits, t.leftOut = all, 1
 	}
+
 	return t, nil
 }
 
@@ -121,6 +125,7 @@ func (b *bench) calmest(calm float64, measure func(n int) round) []round {
 	if calmOnes > 0 {
 		chosen = all[:calmOnes]
 	}
+
 	for _, r := range chosen {
 		for key, value := range r.figures {
 			base, isCompared := r.bases[key]
@@ -131,6 +136,7 @@ func (b *bench) calmest(calm float64, measure func(n int) round) []round {
 			}
 		}
 	}
+
 	return chosen
 }
 
@@ -142,13 +148,16 @@ func (b *bench) compare(measurement string, measure func(n int, with bool) turn)
 		if n%2 == 0 {
 			with = measure(n, true)
 		}
+
 		without = measure(n, false)
 		if n%2 == 1 {
 			with = measure(n, true)
 		}
+
 		b.progress("%s %d: with %s; without %s", measurement, n+1, with, without)
 
 		disturbed := max(with.leftOut, without.leftOut)
+
 		return round{
 			figures: map[string]float64{
 				measurement + ".p99": with.p99(), measurement + ".p50": with.p50(), measurement + ".left_out": 100 * disturbed,
@@ -164,5 +173,6 @@ func (b *bench) compare(measurement string, measure func(n int, with bool) turn)
 		with.waits = append(with.waits, r.turns[0].waits...)
 		without.waits = append(without.waits, r.turns[1].waits...)
 	}
+
 	b.addBeside(measurement+".p99_pooled", with.p99(), without.p99())
 }

@@ -179,14 +179,17 @@ func sumOf(vendors ...*vendor) counts {
 			} else if time.Now().After(e.deadline) {
 				c.Expired++
 			}
+
 			for _, at := range e.receipts {
 				if at.After(e.deadline) {
 					c.Late++
 				}
 			}
 		}
+
 		v.mu.Unlock()
 	}
+
 	return c
 }
 
@@ -202,5 +205,6 @@ func receiptsOf(from time.Time, vendors ...*vendor) []event {
 		}
 		v.mu.Unlock()
 	}
+
 	return found
 }

@@ -51,11 +51,13 @@ func (b *bench) withWebhooks(ctx context.Context, name string, settings map[stri
 			}
 			_ = e.Close() // the ledger is dropped
 		}()
+
 		got(harness.WriteConfig(b.file(name), "worker", settings))
 		s.Worker.Use(b.file("bin"), b.file(name))
 		for range endpoints {
 			e.healthy = append(e.healthy, e.addVendor(ctx, answers))
 		}
+
 		do(ctx, e)
 	})
 }
@@ -71,6 +73,7 @@ func (e *webhookEnv) addVendor(ctx context.Context, how behaviour) *vendor {
 		endpoint: newEndpoint(stack.FreeAddr(), how, &e.received),
 		account:  accountIn(len(e.vendors) % partitions),
 	}
+
 	e.vendors = append(e.vendors, v)
 
 	e.addAccount(ctx, v.account, time.Now())
@@ -81,6 +84,7 @@ func (e *webhookEnv) addVendor(ctx context.Context, how behaviour) *vendor {
 	if how != refuses {
 		must(v.listen())
 	}
+
 	return v
 }
 
@@ -171,6 +175,7 @@ func (e *webhookEnv) measureWaits(ctx context.Context, length time.Duration, oth
 			vendors[i] = other
 		}
 	}
+
 	orders := e.ordersFor(ctx, vendors, steadyRate, e.bench.warmUp()+length)
 
 	began := time.Now()
@@ -181,10 +186,12 @@ func (e *webhookEnv) measureWaits(ctx context.Context, length time.Duration, oth
 		busy, err = watchOthers(watching, e.processes()...)
 		return err
 	})
+
 	err := e.flow(ctx, orders, steadyRate)
 	stop()
 	must(errors.Join(err, group.Wait(), context.Cause(ctx)))
 
 	e.awaitAll(ctx)
+
 	return got(newTurn(receiptsOf(began.Add(e.bench.warmUp()), e.healthy...), busy))
 }

@@ -28,15 +28,18 @@ func post(t *testing.T, e *endpoint, key, event, eventID, body string) (status s
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
 	head := "POST /hook HTTP/1.1\r\nHost: " + e.addr + "\r\nX-Service-Event: " + event + "\r\nWebhook-Id: " + eventID +
 		"\r\nX-Service-Signature: " + webhook.Sign(key, []byte(body)) + "\r\n"
 	if _, err := conn.Write([]byte(head + "Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body)); err != nil {
 		t.Fatal(err)
 	}
+
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
 		return "none"
 	}
+
 	return strings.Fields(line)[1]
 }
 
@@ -52,6 +55,7 @@ func newTestEndpoint(t *testing.T, how behaviour) *endpoint {
 
 func TestEndpoint_CountsWhatItCanVerify(t *testing.T) {
 	t.Parallel()
+
 	e := newTestEndpoint(t, answers)
 	defer e.close()
 	order := delivery.MakeOrderID(3, 20000, [delivery.OrderDigestSize]byte{1})
@@ -76,6 +80,7 @@ func TestEndpoint_CountsWhatItCanVerify(t *testing.T) {
 			t.Errorf("%s: answered %s", c.name, got)
 		}
 	}
+
 	want := counts{Expected: 3, Received: 2, Expired: 1, Duplicates: 1, Late: 1, Invalid: 4}
 	if got := sumOf(&vendor{endpoint: e}); got != want || e.received.Load() != 2 {
 		t.Errorf("%+v, want %+v; %d counted", got, want, e.received.Load())
@@ -87,12 +92,14 @@ func TestEndpoint_CountsWhatItCanVerify(t *testing.T) {
 
 func TestEndpoint_SilentAnswersNothingAndEnds(t *testing.T) {
 	t.Parallel()
+
 	e := newTestEndpoint(t, silent)
 	conn, err := net.Dial("tcp", e.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
 	if _, err := conn.Write([]byte("POST /hook HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")); err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +109,7 @@ func TestEndpoint_SilentAnswersNothingAndEnds(t *testing.T) {
 	if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("a silent endpoint answers")
 	}
+
 	conn.Close()
 	e.close()
 	if _, err := net.Dial("tcp", e.addr); err == nil || sumOf(&vendor{endpoint: e}) != (counts{}) {
@@ -111,6 +119,7 @@ func TestEndpoint_SilentAnswersNothingAndEnds(t *testing.T) {
 
 func TestCalmest_IsChosenByWhatOthersTook(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name      string
 		disturbed []float64 // round by round
@@ -127,6 +136,7 @@ func TestCalmest_IsChosenByWhatOthersTook(t *testing.T) {
 			measured++
 			return round{figures: map[string]float64{"n": float64(n)}, disturbed: c.disturbed[n]}
 		})
+
 		if got := b.figure("n").Values; measured != len(c.disturbed) || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v of %d", c.name, got, measured)
 		}
@@ -135,6 +145,7 @@ func TestCalmest_IsChosenByWhatOthersTook(t *testing.T) {
 
 func TestTurn_LeavesOutWhatOthersDisturbed(t *testing.T) {
 	t.Parallel()
+
 	start := time.Now()
 	var receipts []event
 	for i := range 100 { // one every 100 ms, those about 3 s are slow
@@ -145,6 +156,7 @@ func TestTurn_LeavesOutWhatOthersDisturbed(t *testing.T) {
 		issued := start.Add(time.Duration(i) * 100 * time.Millisecond)
 		receipts = append(receipts, event{issued: issued, receipts: []time.Time{issued.Add(took)}})
 	}
+
 	got, err := newTurn(receipts, noise{start.Add(3105 * time.Millisecond)})
 	if err != nil || harness.Quantile(got.waits, 1) != 2 || len(got.waits) != 96 {
 		t.Errorf("%v of %d, %v", got.leftOut, len(got.waits), err)
@@ -152,10 +164,12 @@ func TestTurn_LeavesOutWhatOthersDisturbed(t *testing.T) {
 	if got, err = newTurn(receipts, nil); err != nil || len(got.waits) != 100 || got.leftOut != 0 || got.p99() != 90 {
 		t.Errorf("calm: %v, %v", got, err)
 	}
+
 	var always noise
 	for i := range 110 {
 		always = append(always, start.Add(time.Duration(i)*100*time.Millisecond))
 	}
+
 	if got, err = newTurn(receipts, always); err != nil || len(got.waits) != 100 || got.leftOut != 1 {
 		t.Errorf("all disturbed: %v, %v", got, err)
 	}
