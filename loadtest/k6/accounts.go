@@ -49,6 +49,7 @@ func givenAccounts() ([]accountRecord, error) {
 		if account.ClientID == "" || account.ClientSecret == "" {
 			return nil, errors.New("BASE_URL is set: name the accounts to use, too, by ACCOUNTS=file or by CLIENT_ID and CLIENT_SECRET")
 		}
+
 		return []accountRecord{account}, nil
 	}
 
@@ -60,14 +61,17 @@ func accountsIn(given string) ([]accountRecord, error) {
 	if isJSON(given) {
 		return readAccounts([]byte(given))
 	}
+
 	text, err := os.ReadFile(given)
 	var reason *os.PathError
 	if errors.As(err, &reason) {
 		return nil, fmt.Errorf("ACCOUNTS names no file that can be read: %w", reason.Err) // without its path
 	}
+
 	if err != nil {
 		return nil, errors.New("ACCOUNTS names no file that can be read")
 	}
+
 	return readAccounts(text)
 }
 
@@ -125,7 +129,9 @@ func originOf(text string) (string, error) {
 	if err != nil || !isPlain(u) {
 		return "", errors.New("BASE_URL must be like https://api.example.com, without credentials, query or fragment")
 	}
+
 	path := strings.TrimRight(apiPattern.ReplaceAllString(u.Path, ""), "/")
+
 	return u.Scheme + "://" + u.Host + path, nil
 }
 

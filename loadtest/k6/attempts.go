@@ -69,6 +69,7 @@ func (w *attemptWatcher) begin(ctx context.Context, accounts []*account) error {
 			return nil
 		})
 	}
+
 	return nil
 }
 
@@ -114,18 +115,22 @@ func (l *attemptLog) add(listed []attempt) {
 		if a.id() == l.newest {
 			reachesBack = true
 		}
+
 		if !a.isDelivery() {
 			continue
 		}
+
 		if l.delivered[a.OrderID] == nil {
 			l.delivered[a.OrderID] = map[string]bool{}
 		}
+
 		l.delivered[a.OrderID][a.EventID] = true
 	}
 
 	if !reachesBack {
 		l.hasGap = true
 	}
+
 	if len(listed) > 0 {
 		l.newest = listed[0].id()
 	}
@@ -149,6 +154,7 @@ func (w *attemptWatcher) compare(ctx context.Context, accounts []*account, scrip
 		if err != nil {
 			return nil, err
 		}
+
 		// What is still missing when the time is over is found below.
 		_ = harness.Await(ctx, "webhooks", time.Until(deadline), 200*time.Millisecond, func() (bool, error) {
 			isMissing := slices.ContainsFunc(histories, func(h receiver.History) bool {
@@ -160,6 +166,7 @@ func (w *attemptWatcher) compare(ctx context.Context, accounts []*account, scrip
 		for i := range histories {
 			w.compareOrder(total, a, &histories[i])
 		}
+
 		orders += len(histories)
 
 		if w.hasGap(a) {
@@ -169,6 +176,7 @@ func (w *attemptWatcher) compare(ctx context.Context, accounts []*account, scrip
 			}, nil
 		}
 	}
+
 	return results.WebhooksOf(results.WebhooksByAttempts, *total, orders, 0), nil
 }
 
@@ -185,6 +193,7 @@ func (w *attemptWatcher) compareOrder(total *receiver.Check, a *account, h *rece
 	if delivered != expected {
 		total.Problems.Add("account %s: order %s: %d of %d webhooks were delivered", a.label, h.OrderID, delivered, expected)
 	}
+
 	if h.Status != h.End {
 		total.Problems.Add("account %s: order %s: ended %s and should have ended %s", a.label, h.OrderID, h.Status, h.End)
 	}
@@ -231,6 +240,7 @@ func (a *account) readOpen(ctx context.Context, histories []receiver.History) (o
 			reading.Go(func() error { return a.read(ctx, h) })
 		}
 	}
+
 	if err := reading.Wait(); err != nil {
 		return 0, err
 	}
@@ -240,5 +250,6 @@ func (a *account) readOpen(ctx context.Context, histories []receiver.History) (o
 			open++
 		}
 	}
+
 	return open, nil
 }

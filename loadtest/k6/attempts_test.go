@@ -13,6 +13,7 @@ import (
 
 func TestIsDelivery_OfAnOrderOnly(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		attempt attempt
 		want    bool
@@ -29,6 +30,7 @@ func TestIsDelivery_OfAnOrderOnly(t *testing.T) {
 
 func TestCompareOrder_FindsWhatIsMissing(t *testing.T) {
 	t.Parallel()
+
 	delivered := map[string]bool{"e1": true, "e2": true}
 	for name, c := range map[string]struct {
 		events int // of the history, the first status included
@@ -48,6 +50,7 @@ func TestCompareOrder_FindsWhatIsMissing(t *testing.T) {
 				At     time.Time
 			}{})
 		}
+
 		var total receiver.Check
 
 		w.compareOrder(&total, &account{label: "1"}, &h)
@@ -61,6 +64,7 @@ func TestCompareOrder_FindsWhatIsMissing(t *testing.T) {
 
 func TestAttempts_WithAGapAreNotChecked(t *testing.T) {
 	t.Parallel()
+
 	a := &account{label: "1", api: newVendorAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"success": true, "data": {"status": "Cancelled", "events": [{"status": "Searching"}]}}`)
 	})}

@@ -32,20 +32,25 @@ junit.xml`)
 	if *to == "" {
 		*to = filepath.Dir(flags.Arg(0))
 	}
+
 	if err := mayStoreCheck(*to); err != nil {
 		return err
 	}
+
 	files, err := filesToCheck(*to, flags.Args())
 	if err != nil {
 		return err
 	}
+
 	if *accounts == "" {
 		*accounts = os.Getenv("ACCOUNTS")
 	}
+
 	limits, err := limitsIn(*accounts)
 	if err != nil {
 		return err
 	}
+
 	if *name == "" {
 		*name, _, _ = strings.Cut(filepath.Base(flags.Arg(0)), ".")
 	}
@@ -59,6 +64,7 @@ junit.xml`)
 	if err != nil {
 		return err
 	}
+
 	result.Webhooks = &results.Webhooks{How: results.WebhooksNotChecked, Why: "they are looked at while a run goes on (make loadtest)"}
 	result.CollectFailures()
 
@@ -79,10 +85,12 @@ junit.xml`)
 	for _, failure := range result.Failures {
 		fmt.Printf("  - %s\n", failure)
 	}
+
 	fmt.Printf("page: %s\n", filepath.Join(files.Folder, pageFile))
 	if !run.Passed() {
 		return errors.New("not everything held")
 	}
+
 	return nil
 }
 
@@ -95,6 +103,7 @@ func mayStoreCheck(folder string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil || stored.Target != checkedTarget {
 		return fmt.Errorf("%s has the result of a run: name another folder with -to", folder)
 	}
@@ -140,12 +149,15 @@ func limitsIn(accounts string) (map[string]results.Limits, error) {
 	if accounts == "" {
 		return limits, nil
 	}
+
 	records, err := accountsIn(accounts)
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range records {
 		limits[label(i)] = records[i].Limits.forResults()
 	}
+
 	return limits, nil
 }

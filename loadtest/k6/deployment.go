@@ -35,6 +35,7 @@ func openDeployment(ctx context.Context, o *options) (*deployment, error) {
 		origin:   origin,
 		hasFleet: os.Getenv("OPS_URL") != "" && os.Getenv("FLEET_CLIENT_ID") != "" && os.Getenv("FLEET_CLIENT_SECRET") != "",
 	}
+
 	vendors := client.New(origin+"/api/vendor/v1", 16)
 	for i, record := range accounts {
 		a := &account{accountRecord: record, label: label(i), api: vendors}
@@ -48,7 +49,9 @@ func openDeployment(ctx context.Context, o *options) (*deployment, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	fmt.Printf("against %s; accounts: %d; webhooks: %s\n", results.TargetOf(origin), len(d.accounts), d.webhooks.description())
+
 	return d, nil
 }
 
@@ -92,6 +95,7 @@ func (d *deployment) missingFor(s *script) string {
 	case s.name == "burst" && !isContract:
 		return "accounts with the contract's limits"
 	}
+
 	return ""
 }
 

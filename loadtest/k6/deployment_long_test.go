@@ -43,6 +43,7 @@ func withDeployment(t *testing.T, accounts int, use func(system *harness.System)
 		}
 
 		use(system)
+
 		return nil
 	})
 	if err != nil {
@@ -59,6 +60,7 @@ func playDeployment(t *testing.T, o *options) *results.Script {
 		t.Fatal(err)
 	}
 	defer target.close()
+
 	result, _ := playOne(t, p, target)
 	return result
 }
@@ -76,6 +78,7 @@ func TestDeployment_HoldsWithNothingButItsURLAndAccounts(t *testing.T) {
 		if w := result.Webhooks; w.How != results.WebhooksByReceiver || w.Received == 0 || w.Received != w.Expected {
 			t.Errorf("on this machine a receiver is registered by itself: %+v", w)
 		}
+
 		accounts, err := givenAccounts()
 		if err != nil || len(accounts) != 2 {
 			t.Fatal(accounts, err)
@@ -119,12 +122,14 @@ func TestAccounts_LimitsAreRaisedAndGivenBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			var account struct{ Limits limits }
 			if err := system.Admin.Call(t.Context(), http.MethodGet, "/accounts/"+file.accounts[1].AccountID, nil, &account); err != nil {
 				t.Fatal(err)
 			}
 			return &account.Limits
 		}
+
 		before := limitsNow()
 
 		if err := prepareAccounts(t.Context(), []string{"-orders", "500"}); err != nil {
@@ -144,6 +149,7 @@ func TestAccounts_LimitsAreRaisedAndGivenBack(t *testing.T) {
 		if was != is {
 			t.Errorf("the limits were %s and are %s", was, is)
 		}
+
 		text, err := os.ReadFile(os.Getenv("ACCOUNTS"))
 		if err != nil {
 			t.Fatal(err)
@@ -154,6 +160,7 @@ func TestAccounts_LimitsAreRaisedAndGivenBack(t *testing.T) {
 		if _, err := os.Stat(os.Getenv("ACCOUNTS")); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the file without accounts is still there: %v", err)
 		}
+
 		t.Setenv("ACCOUNTS", string(text))
 		if _, err := openDeployment(t.Context(), &options{}); err == nil {
 			t.Error("a suspended account could log in")
@@ -199,6 +206,7 @@ func newMutant(t *testing.T, target string, before func(*mutant, http.ResponseWr
 	}))
 
 	t.Cleanup(m.Close)
+
 	return m
 }
 
@@ -232,6 +240,7 @@ func TestMutants_AreNamed(t *testing.T) {
 				}
 				return isSilent
 			}, nil)
+
 			t.Setenv("BASE_URL", silent.URL)
 
 			result := playDeployment(t, steady())
@@ -246,6 +255,7 @@ func TestMutants_AreNamed(t *testing.T) {
 				}
 				return false
 			}, nil)
+
 			t.Setenv("BASE_URL", slow.URL)
 
 			result := playDeployment(t, steady())
@@ -258,10 +268,12 @@ func TestMutants_AreNamed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			addr := listener.Addr().String()
 			if err := listener.Close(); err != nil {
 				t.Fatal(err)
 			}
+
 			thief := newMutant(t, "http://"+addr, func(m *mutant, w http.ResponseWriter, r *http.Request) bool {
 				isStolen := r.Header.Get("X-Service-Event") == "delivery.status_changed" && m.count.Add(1) == 30
 				if isStolen {
@@ -269,6 +281,7 @@ func TestMutants_AreNamed(t *testing.T) {
 				}
 				return isStolen
 			}, nil)
+
 			o := steady()
 			o.receiver = receiverOptions{url: thief.URL, addr: addr}
 
@@ -300,6 +313,7 @@ func TestMutants_OneOrderTooManyIsNamed(t *testing.T) {
 			if !createsOrder(r.Request) {
 				return nil
 			}
+
 			switch r.StatusCode {
 			case http.StatusCreated:
 				return remember(&last, r)
@@ -308,8 +322,10 @@ func TestMutants_OneOrderTooManyIsNamed(t *testing.T) {
 					forge(r, last.Load())
 				}
 			}
+
 			return nil
 		})
+
 		t.Setenv("BASE_URL", generous.URL)
 		t.Setenv("FRESH", "yes")
 
@@ -365,6 +381,7 @@ func TestDeployment_ThatReachesNoReceiverIsStillTested(t *testing.T) {
 			}
 			return isTest
 		}, nil)
+
 		t.Setenv("BASE_URL", deaf.URL)
 
 		result := playDeployment(t, &options{scripts: "steady", duration: 4 * time.Second})

@@ -24,6 +24,7 @@ func unzipped(t *testing.T, content []byte) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(text)
 }
 
@@ -38,9 +39,11 @@ func newVendorAPI(t *testing.T, answer http.HandlerFunc) *client.Client {
 		}
 		fmt.Fprintf(w, `{"success": true, "data": {"accessToken": "t%d"}}`, logins.Add(1))
 	})
+
 	mux.HandleFunc("/", answer)
 
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
+
 	return client.New(server.URL, 8)
 }

@@ -50,6 +50,7 @@ func (a *account) histories(ctx context.Context, orders []results.Order, receive
 			assume(&histories[i], received)
 		}
 	}
+
 	return histories, reading.Wait()
 }
 
@@ -67,6 +68,7 @@ func (a *account) read(ctx context.Context, h *receiver.History) error {
 		}
 		answer, err = a.do(ctx, http.MethodGet, "/orders/"+h.OrderID, nil)
 	}
+
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -74,11 +76,14 @@ func (a *account) read(ctx context.Context, h *receiver.History) error {
 	if err == nil {
 		err = answer.Into(h)
 	}
+
 	if err != nil {
 		h.Status = fmt.Sprintf("nobody knows how (%v)", err)
 		return nil
 	}
+
 	h.Failure = h.FailureReason // the scripts intend no reason, so any is right
+
 	return nil
 }
 
@@ -92,6 +97,7 @@ func assume(h *receiver.History, received *receiver.Receiver) {
 	for _, entry := range received.Timeline(h.OrderID) {
 		statuses = append(statuses, entry.Status)
 	}
+
 	h.Status = statuses[len(statuses)-1]
 
 	if h.End == "Delivered" {

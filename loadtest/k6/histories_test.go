@@ -23,15 +23,18 @@ func TestDistanceOfRead_ReadsAtMostSoManyOrders(t *testing.T) {
 
 func TestHistories_AssumeOrdersThatAreNotRead(t *testing.T) {
 	t.Parallel()
+
 	var reads atomic.Int64
 	a := &account{label: "1", api: newVendorAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		reads.Add(1)
 		_, _ = fmt.Fprintf(w, `{"success": true, "data": {"orderId": %q, "status": "Delivered", "events": [{"status": "Searching"}]}}`, strings.TrimPrefix(r.URL.Path, "/orders/"))
 	})}
+
 	var orders []results.Order
 	for i := range mostRead + 2 {
 		orders = append(orders, results.Order{ID: fmt.Sprint("o", i), End: "Delivered"})
 	}
+
 	orders[1].End = "Searching" // has no webhooks
 	received, err := receiver.New(receiver.Options{Secrets: []string{"whsec_dGVzdA=="}})
 	if err != nil {
@@ -53,11 +56,13 @@ func TestHistories_AssumeOrdersThatAreNotRead(t *testing.T) {
 
 func TestRead_GivesAnOrderThatCannotBeReadAnotherStatus(t *testing.T) {
 	t.Parallel()
+
 	var reads atomic.Int64
 	a := &account{label: "1", api: newVendorAPI(t, func(w http.ResponseWriter, _ *http.Request) {
 		reads.Add(1)
 		_, _ = io.WriteString(w, `{"success": false, "data": {"errorCode": "RATE_LIMITED"}}`)
 	})}
+
 	h := receiver.History{OrderID: "o1", End: "Delivered"}
 
 	err := a.read(t.Context(), &h)

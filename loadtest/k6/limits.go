@@ -47,6 +47,7 @@ func raisedLimits(orders int) *limits {
 	raised.Cancel.Sustained.Count = max(raised.Cancel.Sustained.Count, perMinute)
 	raised.OrderStatus.Sustained.Count = max(raised.OrderStatus.Sustained.Count, perMinute)
 	raised.Token.Sustained.Count = 600
+
 	return raised
 }
 
@@ -72,11 +73,13 @@ func (l *limits) forResults() results.Limits {
 	if l.Orders.Burst != nil {
 		converted.Orders.Burst = l.Orders.Burst.forResults()
 	}
+
 	converted.Cancel = l.Cancel.Sustained.forResults()
 	converted.OrderStatus = l.OrderStatus.Sustained.forResults()
 	converted.Token = l.Token.Sustained.forResults()
 	if l.Stores.Burst != nil {
 		converted.Stores = l.Stores.Burst.forResults()
 	}
+
 	return converted
 }

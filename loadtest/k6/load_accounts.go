@@ -29,10 +29,13 @@ func readAccountsFile(path string) (*accountsFile, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return f, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	f.accounts, err = readAccounts(text)
+
 	return f, err
 }
 
@@ -42,6 +45,7 @@ func (f *accountsFile) write() error {
 	if err != nil {
 		return err
 	}
+
 	unfinished := f.path + ".unfinished"
 	if err := os.WriteFile(unfinished, append(text, '\n'), 0o600); err != nil {
 		return err
@@ -68,13 +72,16 @@ It needs OPS_URL and ADMIN_KEY; make run writes them to .data/demo.env`)
 	if *path == "" {
 		*path = os.Getenv("ACCOUNTS")
 	}
+
 	if *path == "" || isJSON(*path) {
 		return errors.New("name the file of accounts: -file FILE (go run ./loadtest/k6 accounts -file FILE)")
 	}
+
 	wanted := accountChanges{count: *count, orders: *orders, restore: *restore, suspend: *suspend}
 	if err := wanted.validate(); err != nil {
 		return err
 	}
+
 	admin, err := adminOf(os.Getenv("OPS_URL"), os.Getenv("ADMIN_KEY"))
 	if err != nil {
 		return err
@@ -92,6 +99,7 @@ It needs OPS_URL and ADMIN_KEY; make run writes them to .data/demo.env`)
 	err = file.apply(ctx, admin, wanted)
 	fmt.Printf("accounts: %d created, %d raised, %d given their limits back, %d suspended; %d are in %s\n",
 		file.created, file.raised, file.restored, file.suspended, len(file.accounts), absolutePath(*path))
+
 	return err
 }
 
@@ -119,6 +127,7 @@ func (c accountChanges) validate() error {
 	case isNothing:
 		return errors.New("say what to do: -count, -orders, -restore or -suspend (go run ./loadtest/k6 accounts -help)")
 	}
+
 	return nil
 }
 
@@ -143,6 +152,7 @@ func (f *accountsFile) apply(ctx context.Context, admin *client.Client, wanted a
 	if wanted.suspend {
 		return f.suspend(ctx, admin)
 	}
+
 	return nil
 }
 
@@ -172,12 +182,15 @@ func (f *accountsFile) create(ctx context.Context, admin *client.Client, count i
 		if err := admin.Call(ctx, http.MethodPost, "/accounts", map[string]string{"name": created.Name}, &created); err != nil {
 			return fmt.Errorf("create account %d: %w", n+1, err)
 		}
+
 		f.accounts = append(f.accounts, created)
 		if err := f.write(); err != nil {
 			return fmt.Errorf("account %s was created, and its secret could not be written: %w", created.AccountID, err)
 		}
+
 		f.created++
 	}
+
 	return nil
 }
 
@@ -190,10 +203,12 @@ func (f *accountsFile) raise(ctx context.Context, admin *client.Client, orders i
 		if err != nil {
 			return err
 		}
+
 		var current struct{ Limits limits }
 		if err := admin.Call(ctx, http.MethodGet, path, nil, &current); err != nil {
 			return fmt.Errorf("read the limits of account %d: %w", i+1, err)
 		}
+
 		if a.Before == nil {
 			a.Before = &current.Limits
 			if err := f.write(); err != nil {
@@ -209,8 +224,10 @@ func (f *accountsFile) raise(ctx context.Context, admin *client.Client, orders i
 		if err := f.write(); err != nil {
 			return err
 		}
+
 		f.raised++
 	}
+
 	return nil
 }
 
@@ -235,6 +252,7 @@ func (f *accountsFile) restore(ctx context.Context, admin *client.Client) error 
 		if err := f.write(); err != nil {
 			return err
 		}
+
 		f.restored++
 	}
 

@@ -13,6 +13,7 @@ import (
 
 func TestAccountChanges_Validate(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		changes accountChanges
 		says    string // empty: they are all right
@@ -39,6 +40,7 @@ func TestAccountChanges_Validate(t *testing.T) {
 // The service may change the limits and its answer be lost. What the account had before must be in the file then.
 func TestRaise_WritesTheLimitsOfBeforeFirst(t *testing.T) {
 	t.Parallel()
+
 	var change struct {
 		Limits map[string]map[string]json.RawMessage
 	}
@@ -50,12 +52,14 @@ func TestRaise_WritesTheLimitsOfBeforeFirst(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			return
 		}
+
 		w.Header().Set("Content-Type", "application/json")
 		answer := map[string]any{"success": true, "data": map[string]any{"limits": contractLimits()}}
 		if err := json.NewEncoder(w).Encode(answer); err != nil {
 			t.Error(err)
 		}
 	}))
+
 	t.Cleanup(server.Close)
 	path := filepath.Join(t.TempDir(), "accounts.json")
 	file := &accountsFile{path: path, accounts: []accountRecord{{AccountID: "a1", ClientID: "ven_1", ClientSecret: "s1", Limits: contractLimits()}}}
@@ -76,6 +80,7 @@ func TestRaise_WritesTheLimitsOfBeforeFirst(t *testing.T) {
 
 func TestRaisedLimits_AreNeverFewerThanTheContractExceptOrders(t *testing.T) {
 	t.Parallel()
+
 	few, many := raisedLimits(10), raisedLimits(1200)
 
 	if few.Cancel.Sustained.Count != 600 || few.OrderStatus.Sustained.Count != 3000 || few.Token.Sustained.Count != 600 {

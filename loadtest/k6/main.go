@@ -45,6 +45,7 @@ func main() {
 		"compare":  compare,
 		"accounts": prepareAccounts,
 	}
+
 	if len(os.Args) > 1 {
 		command := commands[os.Args[1]]
 		if command != nil {
@@ -125,6 +126,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	return p.playAll(ctx, t, chosen)
 }
 

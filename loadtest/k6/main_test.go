@@ -22,6 +22,7 @@ func TestMain(m *testing.M) { testserver.Main(m) }
 
 func TestOriginOf(t *testing.T) {
 	t.Parallel()
+
 	for given, want := range map[string]string{
 		"https://api.example.com":                      "https://api.example.com",
 		"https://api.example.com/":                     "https://api.example.com",
@@ -47,6 +48,7 @@ func TestOriginOf(t *testing.T) {
 
 func TestOriginOf_Refuses(t *testing.T) {
 	t.Parallel()
+
 	for _, given := range []string{
 		"ftp://api.example.com", "https://user:secret@api.example.com", "https://api.example.com/?key=secret",
 		"https://api.example.com/#top", "https://", "htp:/127.0.0.1", "https://api.example.com:", "https://api example.com",
@@ -63,6 +65,7 @@ func TestOriginOf_Refuses(t *testing.T) {
 
 func TestReadAccounts(t *testing.T) {
 	t.Parallel()
+
 	const text = `[{"clientId": "ven_1", "clientSecret": "s1"},
 		{"accountId": "a2", "clientId": "ven_2", "clientSecret": "s2", "limits": {"orders": {"sustained": {"count": 7200, "seconds": 60}}}}]`
 
@@ -81,6 +84,7 @@ func TestReadAccounts(t *testing.T) {
 
 func TestReadAccounts_Refuses(t *testing.T) {
 	t.Parallel()
+
 	for _, text := range []string{
 		``, `{}`, `[]`, `[1]`, `null`, `[{"clientId": "ven_1"}]`, `[{"clientSecret": "geheim"}]`,
 		`[{"clientId": "ven_1", "clientSecret": "geheim"}, {"clientId": "ven_2"}]`, `[{"clientId": "ven_1", "clientSecret": "geheim"}`,
@@ -97,6 +101,7 @@ func TestReadAccounts_Refuses(t *testing.T) {
 
 func TestAccountsFile_OnlyItsOwnerReadsIt(t *testing.T) {
 	t.Parallel()
+
 	file := &accountsFile{path: filepath.Join(t.TempDir(), "accounts.json")}
 	file.accounts = []accountRecord{{AccountID: "a1", ClientID: "ven_1", ClientSecret: "s1", Limits: raisedLimits(300), Before: contractLimits()}}
 
@@ -116,6 +121,7 @@ func TestAccountsFile_OnlyItsOwnerReadsIt(t *testing.T) {
 
 func TestMissingFor_SaysWhatADeploymentDoesNotGive(t *testing.T) {
 	t.Parallel()
+
 	plain := &deployment{accounts: []*account{{accountRecord: accountRecord{Limits: contractLimits()}}}}
 	raised := &deployment{accounts: []*account{{accountRecord: accountRecord{Limits: raisedLimits(1200)}}}, hasFleet: true}
 	mixed := &deployment{accounts: slices.Concat(raised.accounts, plain.accounts)}
@@ -145,6 +151,7 @@ func TestMissingFor_SaysWhatADeploymentDoesNotGive(t *testing.T) {
 
 func TestOtherThresholds_AreNamed(t *testing.T) {
 	t.Parallel()
+
 	path := filepath.Join(t.TempDir(), "summary.json")
 	const summary = `{"levels": [{"metric": "checks"}], "metrics": {
 		"checks": {"thresholds": {"rate==1": {"ok": false}}},
@@ -162,6 +169,7 @@ func TestOtherThresholds_AreNamed(t *testing.T) {
 
 func TestFilesToCheck_SortsThemAndMissesNone(t *testing.T) {
 	t.Parallel()
+
 	folder := t.TempDir()
 	var paths []string
 	for _, name := range []string{"1.samples.json.gz", "2.samples.json", "1.summary.json"} {
@@ -184,6 +192,7 @@ func TestFilesToCheck_SortsThemAndMissesNone(t *testing.T) {
 
 func TestAccountsIn_ShowsNoSecretOfWhatIsNoFile(t *testing.T) {
 	t.Parallel()
+
 	for _, given := range []string{`{"clientId": "ven_1", "clientSecret": "geheim"}`, "ven_1:geheim", `"geheim"`} {
 		_, err := accountsIn(given)
 
@@ -217,12 +226,14 @@ func TestAccountChanges_OfAMisspeltFileAreAnError(t *testing.T) {
 
 func TestAttemptLog_FindsGaps(t *testing.T) {
 	t.Parallel()
+
 	list := func(from, to int) (listed []attempt) { // newest first
 		for i := to; i >= from; i-- {
 			listed = append(listed, attempt{EventID: fmt.Sprintf("evt_%d", i), Event: "delivery.status_changed", OrderID: "o1", Status: "delivered", Attempt: 1})
 		}
 		return listed
 	}
+
 	for name, c := range map[string]struct {
 		looks [][]attempt
 		gap   bool
@@ -249,12 +260,14 @@ func TestAttemptLog_FindsGaps(t *testing.T) {
 
 func TestExceptionsIn_CountsThemAndShowsTheFirst(t *testing.T) {
 	t.Parallel()
+
 	log := filepath.Join(t.TempDir(), "k6.log")
 	const text = `time="2026-11-29T14:12:18Z" level=warning msg="Insufficient VUs"
 time="2026-11-29T14:12:19Z" level=error msg="Error: boom\n\tat default" executor=x scenario=one source=stacktrace
 time="2026-11-29T14:12:20Z" level=error msg="Error: bang" executor=x scenario=one source=stacktrace
 time="2026-11-29T14:12:21Z" level=error msg="thresholds on metrics 'checks' have been crossed"
 `
+
 	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -285,6 +298,7 @@ func TestNewRunFolder_OfTheSameSecondIsAnother(t *testing.T) {
 	if got := strings.Join(folders, " "); got != "20261129T140000Z 20261129T140000Z-2 20261129T140000Z-3" {
 		t.Error(got)
 	}
+
 	all, err := runsFolder()
 	if err != nil {
 		t.Fatal(err)
@@ -296,6 +310,7 @@ func TestNewRunFolder_OfTheSameSecondIsAnother(t *testing.T) {
 
 func TestMayStoreCheck_KeepsTheResultOfARun(t *testing.T) {
 	t.Parallel()
+
 	folder := t.TempDir()
 	if err := mayStoreCheck(folder); err != nil {
 		t.Error(err)
@@ -320,6 +335,7 @@ func TestMayStoreCheck_KeepsTheResultOfARun(t *testing.T) {
 
 func TestAccount_LogsInAgainBeforeItsTokenExpires(t *testing.T) {
 	t.Parallel()
+
 	var used []string
 	a := &account{label: "1", api: newVendorAPI(t, func(w http.ResponseWriter, r *http.Request) {
 		used = append(used, r.Header.Get("Authorization"))
@@ -341,6 +357,7 @@ func TestAccount_LogsInAgainBeforeItsTokenExpires(t *testing.T) {
 
 func TestPathOnPage_ShowsNoFolderOutsideTheProject(t *testing.T) {
 	t.Parallel()
+
 	p, err := newPlayer("", &options{duration: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -359,6 +376,7 @@ func TestPathOnPage_ShowsNoFolderOutsideTheProject(t *testing.T) {
 
 func TestRefuseArguments_KnowsNoOtherCommand(t *testing.T) {
 	t.Parallel()
+
 	flags := newFlags("loadtest", "", "plays")
 	if err := flags.Parse([]string{"chekc", "-fresh"}); err != nil {
 		t.Fatal(err)
@@ -387,6 +405,7 @@ func (e endsDuring) compare(ctx context.Context, _ []*account, _ *results.Script
 
 func TestCheckWebhooks_OfAnInterruptedScriptSaysWhatEndedIt(t *testing.T) {
 	t.Parallel()
+
 	cause := errors.New("gateway ended: exit status 2")
 	orders := map[string][]results.Order{"1": {{ID: "o1", End: "Delivered"}}}
 	for name, c := range map[string]struct {
@@ -401,6 +420,7 @@ func TestCheckWebhooks_OfAnInterruptedScriptSaysWhatEndedIt(t *testing.T) {
 		if !c.isLate {
 			end(cause)
 		}
+
 		session := &session{webhooks: endsDuring{interrupt: func() { end(cause) }}}
 		result := &results.Script{Orders: c.orders, Counts: results.Counts{Requests: 1}}
 		p := &player{out: t.Output()}
@@ -411,6 +431,7 @@ func TestCheckWebhooks_OfAnInterruptedScriptSaysWhatEndedIt(t *testing.T) {
 		if err != nil || result.Passed() || !strings.Contains(result.Interrupted, cause.Error()) {
 			t.Errorf("%s: interrupted %q, failures %q, %v", name, result.Interrupted, result.Failures, err)
 		}
+
 		if w := result.Webhooks; w.How != results.WebhooksNotChecked || w.Why != "the script was interrupted" {
 			t.Errorf("%s: %+v", name, w)
 		}
@@ -419,6 +440,7 @@ func TestCheckWebhooks_OfAnInterruptedScriptSaysWhatEndedIt(t *testing.T) {
 
 func TestCheckWebhooks_OfAScriptWithoutOrders(t *testing.T) {
 	t.Parallel()
+
 	result := &results.Script{}
 	p := &player{out: t.Output()}
 

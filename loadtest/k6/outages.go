@@ -34,6 +34,7 @@ func killInTurn(ctx context.Context, system *harness.System) (notes []string, er
 			return notes, err
 		}
 	}
+
 	return notes, nil
 }
 
@@ -49,12 +50,14 @@ func (s *session) causeOutages(ctx context.Context) (end func() outages) {
 	if s.outages == nil {
 		return func() outages { return outages{} }
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan outages, 1)
 	go func() {
 		notes, err := s.outages(ctx)
 		ended <- outages{notes: notes, err: err}
 	}()
+
 	return func() outages {
 		cancel()
 		return <-ended

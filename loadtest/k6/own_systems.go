@@ -26,6 +26,7 @@ func newOwnSystems(ctx context.Context, keep bool) (*ownSystems, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	o := &ownSystems{bin: bin, keep: keep}
 
 	fmt.Println("building the programs")
@@ -33,6 +34,7 @@ func newOwnSystems(ctx context.Context, keep bool) (*ownSystems, error) {
 		o.close()
 		return nil, err
 	}
+
 	return o, nil
 }
 
@@ -54,6 +56,7 @@ func (o *ownSystems) withSession(ctx context.Context, s *script, use func(contex
 	if s.needs.Courier != "" {
 		system.Courier = s.needs.Courier
 	}
+
 	return harness.WithSystem(ctx, os.Stdout, o.keep, system, func(ctx context.Context, system *harness.System) error {
 		accounts, err := openAccounts(ctx, system, s)
 		if err != nil {
@@ -79,10 +82,12 @@ func (o *ownSystems) withSession(ctx context.Context, s *script, use func(contex
 				{Name: "redis-server", PID: system.Redis.PID()},
 			},
 		}
+
 		if s.needs.Outages {
 			running.outages = func(ctx context.Context) ([]string, error) { return killInTurn(ctx, system) }
 			running.programs = nil // each is another process after it was killed
 		}
+
 		return use(ctx, running)
 	})
 }
@@ -100,6 +105,7 @@ func openAccounts(ctx context.Context, system *harness.System, s *script) ([]*ac
 		if err != nil {
 			return nil, fmt.Errorf("open account %d: %w", i+1, err)
 		}
+
 		accounts = append(accounts, &account{
 			accountRecord: accountRecord{
 				AccountID:    vendor.AccountID,
@@ -112,5 +118,6 @@ func openAccounts(ctx context.Context, system *harness.System, s *script) ([]*ac
 			loggedInAt: time.Now(),
 		})
 	}
+
 	return accounts, nil
 }

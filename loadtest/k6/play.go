@@ -64,6 +64,7 @@ func (p *player) playAll(ctx context.Context, t target, chosen []*script) error 
 		K6:        harness.K6Version,
 		Generator: t.generator(),
 	}
+
 	for _, s := range chosen {
 		fmt.Fprintf(p.out, "\n%s, at most %v\n", s.name, s.atMost)
 		result, err := p.play(ctx, t, s, folder)
@@ -71,31 +72,37 @@ func (p *player) playAll(ctx context.Context, t target, chosen []*script) error 
 			run.Scripts = append(run.Scripts, result)
 			p.print(result)
 		}
+
 		if err == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
+
 		if err != nil {
 			run.Interrupted = fmt.Sprintf("%s: %v", s.name, err)
 			break
 		}
 	}
+
 	run.TookSeconds = time.Since(began).Seconds()
 
 	if err := store(folder, run, earlier); err != nil {
 		return err
 	}
+
 	fmt.Fprintf(p.out, "\npage:   %s\nresult: %s\nJUnit:  %s\n",
 		filepath.Join(folder, pageFile), filepath.Join(folder, resultFile), filepath.Join(folder, junitFile))
 	var slower error
 	if earlier != nil {
 		slower = printComparison(earlier, run, 0)
 	}
+
 	if run.Interrupted != "" {
 		return errors.New(run.Interrupted)
 	}
 	if !run.Passed() {
 		return errors.New("not everything held")
 	}
+
 	return slower
 }
 
@@ -121,6 +128,7 @@ func (p *player) play(ctx context.Context, t target, s *script, folder string) (
 		if err != nil {
 			return err
 		}
+
 		if !result.Passed() {
 			return errNotHeld
 		}
@@ -130,6 +138,7 @@ func (p *player) play(ctx context.Context, t target, s *script, folder string) (
 	if errors.Is(err, errNotHeld) {
 		err = nil
 	}
+
 	return result, err
 }
 
@@ -138,6 +147,7 @@ func (p *player) playIn(ctx context.Context, s *script, session *session, folder
 	if err := session.webhooks.begin(ctx, session.accounts); err != nil {
 		return nil, fmt.Errorf("prepare for webhooks: %w", err)
 	}
+
 	defer session.webhooks.end()
 
 	files := filesOf(s.name, folder)
@@ -156,13 +166,16 @@ func (p *player) playIn(ctx context.Context, s *script, session *session, folder
 	if err != nil {
 		return nil, err
 	}
+
 	result.Programs, result.OthersCores, result.Notes = outcome.programs, outcome.othersCores, outcome.notes
 	if outcome.problem != "" {
 		result.AddProblem("%s", outcome.problem)
 	}
+
 	if err := p.checkWebhooks(ctx, session, result); err != nil {
 		return nil, err
 	}
+
 	checkDelay(s, result)
 	result.CollectFailures()
 
@@ -188,6 +201,7 @@ func (p *player) checkWebhooks(ctx context.Context, session *session, result *re
 		result.Interrupted = fmt.Sprintf("before its end: %v", context.Cause(ctx))
 		result.Webhooks = &results.Webhooks{How: results.WebhooksNotChecked, Why: "the script was interrupted"}
 	}
+
 	return nil
 }
 
@@ -210,12 +224,15 @@ func (p *player) tidy(result *results.Script, folder string) error {
 	if p.options.keep || !result.Passed() {
 		return nil
 	}
+
 	for _, name := range result.Files.Samples {
 		if err := os.Remove(filepath.Join(folder, name)); err != nil {
 			return err
 		}
 	}
+
 	result.Files.Samples = nil
+
 	return nil
 }
 
@@ -268,10 +285,12 @@ func (p *player) runK6(ctx context.Context, s *script, session *session, files r
 	if err != nil {
 		return nil, err
 	}
+
 	// A driver that is killed takes k6 with it, which would load a deployment until the script's end.
 	if err := stack.StartChild(cmd); err != nil {
 		return nil, fmt.Errorf("start k6: %w", err)
 	}
+
 	generators := []harness.Process{{Name: "k6", PID: cmd.Process.Pid}, harness.Self("driver and receivers")}
 	stop := harness.Watch(ctx, 500*time.Millisecond, slices.Concat(session.programs, generators)...)
 
@@ -302,6 +321,7 @@ func (p *player) runK6(ctx context.Context, s *script, session *session, files r
 	case thrown != "":
 		result.problem = thrown
 	}
+
 	return result, nil
 }
 
@@ -326,6 +346,7 @@ func (p *player) command(ctx context.Context, s *script, session *session, files
 	// A Ctrl-C at the terminal reaches the driver only (see stack.StartChild); the driver then asks k6.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
+
 	return cmd
 }
 
@@ -345,11 +366,13 @@ func (p *player) environment() []string {
 		{name: "K6_PROMETHEUS_RW_TREND_AS_NATIVE_HISTOGRAM", value: "true"},
 		{name: "K6_PROMETHEUS_RW_STALE_MARKERS", value: "true"},
 	}
+
 	for _, setting := range defaults {
 		if os.Getenv(setting.name) == "" {
 			env = append(env, setting.name+"="+setting.value)
 		}
 	}
+
 	return env
 }
 
@@ -369,12 +392,14 @@ func otherThresholds(summary string) string {
 	if err != nil {
 		return ""
 	}
+
 	var read struct {
 		Levels  []struct{ Metric string }
 		Metrics map[string]struct {
 			Thresholds map[string]struct{ OK bool }
 		}
 	}
+
 	if err := json.Unmarshal(text, &read); err != nil {
 		return ""
 	}
@@ -385,16 +410,20 @@ func otherThresholds(summary string) string {
 		if isLevel {
 			continue
 		}
+
 		for threshold, t := range m.Thresholds {
 			if !t.OK {
 				crossed = append(crossed, threshold+" of "+metric)
 			}
 		}
 	}
+
 	if len(crossed) == 0 {
 		return ""
 	}
+
 	slices.Sort(crossed)
+
 	return "k6's thresholds were crossed: " + strings.Join(crossed, ", ")
 }
 
@@ -405,12 +434,15 @@ func othersOf(before harness.Usage, watched []harness.Watched) *float64 {
 	if err != nil {
 		return nil
 	}
+
 	used := now.Since(harness.Usage{"seconds": before["seconds"], "busy": before["busy"]})
 	busy := used["busy"] / used["seconds"]
 	for _, w := range watched {
 		busy -= w.Cores
 	}
+
 	others := max(0, busy)
+
 	return &others
 }
 
@@ -436,6 +468,7 @@ func exceptionsIn(log string) string {
 	if count == 0 {
 		return ""
 	}
+
 	return fmt.Sprintf("the script threw %d exceptions, the first: %s", count, first)
 }
 

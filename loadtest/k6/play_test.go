@@ -29,11 +29,13 @@ func newFakePlayer(t *testing.T, folder, shell string) *player {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return &player{k6: path, options: &options{duration: time.Second}, out: t.Output()}
 }
 
 func TestRunK6_SaysWhyARunProvesNothing(t *testing.T) {
 	t.Parallel()
+
 	const crossed = `{"metrics": {"vus": {"thresholds": {"value<5": {"ok": false}}}}}`
 	for name, c := range map[string]struct {
 		shell   string
@@ -59,6 +61,7 @@ func TestRunK6_SaysWhyARunProvesNothing(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %q", name, outcome, err, c.says)
 			continue
 		}
+
 		if !slices.Equal(outcome.notes, []string{"a note"}) {
 			t.Errorf("%s: the notes of the outages are %q", name, outcome.notes)
 		}
@@ -67,11 +70,13 @@ func TestRunK6_SaysWhyARunProvesNothing(t *testing.T) {
 
 func TestRunK6_AsksAnInterruptedK6ToEnd(t *testing.T) {
 	t.Parallel()
+
 	folder := t.TempDir()
 	p := newFakePlayer(t, folder, `
 		trap 'echo asked; exit 105' INT
 		echo begun
 		while :; do sleep 0.05; done`)
+
 	ctx, interrupt := context.WithCancel(t.Context())
 	files := filesOf("steady", folder)
 	log := filepath.Join(folder, files.Log)
@@ -90,6 +95,7 @@ func TestRunK6_AsksAnInterruptedK6ToEnd(t *testing.T) {
 	if err != nil || outcome.problem != "" {
 		t.Errorf("%+v, %v", outcome, err)
 	}
+
 	if lastLines(log, 1) != "asked" {
 		t.Errorf("k6 was not asked to end: %s", lastLines(log, 8))
 	}
@@ -109,6 +115,7 @@ func TestCommand_HasNoSecretInItsArguments(t *testing.T) {
 	if strings.Contains(arguments, "geheim") || !strings.HasSuffix(arguments, " --out experimental-prometheus-rw --out csv=a.csv --out json=b.json mine.js") {
 		t.Error(arguments)
 	}
+
 	for setting, want := range map[string]bool{
 		"ACCOUNTS=geheim":              true,
 		"DURATION=90s":                 true,
@@ -124,6 +131,7 @@ func TestCommand_HasNoSecretInItsArguments(t *testing.T) {
 
 func TestCheckDelay_AcceptsSlowWebhooksDuringOutages(t *testing.T) {
 	t.Parallel()
+
 	slow, quick := results.Percentiles{Count: 100, P95: longestDelay + 1}, results.Percentiles{Count: 100, P95: longestDelay}
 	for _, c := range []struct {
 		delay  results.Percentiles
@@ -147,6 +155,7 @@ func TestCheckDelay_AcceptsSlowWebhooksDuringOutages(t *testing.T) {
 
 func TestTidy_RemovesOnlySamplesOfAScriptThatHeld(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		keep     bool
 		failures []string
@@ -161,6 +170,7 @@ func TestTidy_RemovesOnlySamplesOfAScriptThatHeld(t *testing.T) {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		result := &results.Script{Failures: c.failures, Files: results.Files{Samples: []string{"steady.samples.json.gz"}}}
 		p := &player{options: &options{keep: c.keep}}
 
@@ -226,6 +236,7 @@ func TestPlayAll_OfWhatDidNotHoldIsAnError(t *testing.T) {
 
 func TestChooseScripts_LeavesOutWhatATargetMisses(t *testing.T) {
 	t.Parallel()
+
 	p := newFakePlayer(t, "", `echo '{"totalDuration": "40s", "ext": {"loadtest": {"needs": {}}}}'`)
 	target := fixedTarget{missing: "a fleet"}
 
@@ -233,11 +244,13 @@ func TestChooseScripts_LeavesOutWhatATargetMisses(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "nothing to play") {
 		t.Error(err)
 	}
+
 	p.options.scripts = "smoke,steady"
 	named, err := p.chooseScripts(t.Context(), target)
 	if err != nil || len(named) != 2 || named[1].name != "steady" || named[1].atMost != 40*time.Second {
 		t.Errorf("scripts that are named are played in any case: %+v, %v", named, err)
 	}
+
 	p.options.scripts = "smoke,smoke"
 	if _, err := p.chooseScripts(t.Context(), target); err == nil || !strings.Contains(err.Error(), "the same name") {
 		t.Error(err)

@@ -27,7 +27,9 @@ func newTestPlayer(t *testing.T, o *options) *player {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p.out = t.Output()
+
 	return p
 }
 
@@ -38,6 +40,7 @@ func playOne(t *testing.T, p *player, target target) (*results.Script, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(chosen) != 1 {
 		t.Fatalf("%d scripts were chosen, want one", len(chosen))
 	}
@@ -47,11 +50,13 @@ func playOne(t *testing.T, p *player, target target) (*results.Script, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return result, folder
 }
 
 func TestPlay_SmokeHoldsOnASystemOfItsOwn(t *testing.T) {
 	t.Parallel()
+
 	p := newTestPlayer(t, &options{scripts: "smoke", duration: 1, keep: true})
 	target := &ownSystems{bin: testserver.Programs(t)}
 
@@ -60,32 +65,39 @@ func TestPlay_SmokeHoldsOnASystemOfItsOwn(t *testing.T) {
 	if !result.Passed() {
 		t.Errorf("smoke.js did not hold: %q", result.Failures)
 	}
+
 	// Two accounts: a store each, a delivered order with five changes, a cancelled one with one or two.
 	if w := result.Webhooks; w.How != results.WebhooksByReceiver || w.Orders != 4 || w.Stores != 2 || w.Received != w.Expected || w.Expected < 14 {
 		t.Errorf("webhooks %+v", w)
 	}
+
 	for _, name := range []string{"smoke.samples.json.gz", "smoke.summary.json", "smoke.log"} {
 		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
 			t.Error(err)
 		}
 	}
+
 	run := &results.Run{Target: target.name(), Scripts: []*results.Script{result}}
 	if err := store(folder, run, nil); err != nil {
 		t.Fatal(err)
 	}
+
 	assertNoSecret(t, folder)
 }
 
 func TestChooseScripts_RefusesWhatCannotBePlayed(t *testing.T) {
 	t.Parallel()
+
 	raw := filepath.Join(t.TempDir(), "raw.js")
 	if err := os.WriteFile(raw, []byte("export default function () {}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	broken := filepath.Join(t.TempDir(), "broken.js")
 	if err := os.WriteFile(broken, []byte("export default function ("), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct {
 		options options
 		says    string

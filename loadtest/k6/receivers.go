@@ -36,6 +36,7 @@ func newReceivers(addr, url string) (*receivers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for webhooks: %w", err)
 	}
+
 	if url == "" {
 		url = "http://" + listener.Addr().String()
 	}
@@ -44,6 +45,7 @@ func newReceivers(addr, url string) (*receivers, error) {
 	r.server = &http.Server{Handler: r.mux, ReadHeaderTimeout: 10 * time.Second}
 	r.mux.HandleFunc("/{label}", r.serve)
 	go func() { _ = r.server.Serve(listener) }() // ends with close, or with the process
+
 	return r, nil
 }
 
@@ -61,6 +63,7 @@ func (r *receivers) serve(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, "no load test is going on", http.StatusServiceUnavailable)
 		return
 	}
+
 	found.ServeHTTP(w, request)
 }
 
@@ -73,11 +76,13 @@ func (r *receivers) tryOut(ctx context.Context, a *account) error {
 	if err := r.begin(ctx, []*account{a}); err != nil {
 		return err
 	}
+
 	defer r.end()
 
 	if err := a.call(ctx, http.MethodPost, "/webhook/test", nil); err != nil {
 		return err
 	}
+
 	return harness.Await(ctx, "a test event", arrivesWithin, 20*time.Millisecond, func() (bool, error) {
 		return r.byLabel[a.label].Counts().Events["webhook.test"] > 0, nil
 	})
@@ -121,6 +126,7 @@ func (r *receivers) begin(ctx context.Context, accounts []*account) error {
 			return fmt.Errorf("webhook of account %s: %w", a.label, err)
 		}
 	}
+
 	return nil
 }
 
@@ -130,18 +136,21 @@ func (r *receivers) add(ctx context.Context, a *account) error {
 	if err != nil {
 		return err
 	}
+
 	r.accounts = append(r.accounts, a)
 
 	added, err := receiver.New(receiver.Options{Secrets: []string{secret}})
 	if err != nil {
 		return err
 	}
+
 	r.mu.Lock()
 	r.byLabel[a.label] = added
 	r.mu.Unlock()
 	if r.server == nil {
 		r.mux.Handle("/"+a.label, added)
 	}
+
 	return nil
 }
 
@@ -150,6 +159,7 @@ func (r *receivers) end() {
 	if !r.removes {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for _, a := range r.accounts {
@@ -175,6 +185,7 @@ func (r *receivers) compare(ctx context.Context, accounts []*account, script *re
 		if err != nil {
 			return nil, err
 		}
+
 		checked, others := r.check(received, histories, script.Stores[a.label])
 		foreign += others
 		total.Expected += checked.Expected
@@ -184,12 +195,15 @@ func (r *receivers) compare(ctx context.Context, accounts []*account, script *re
 		for _, problem := range checked.Problems {
 			total.Problems.Add("account %s: %s", a.label, problem)
 		}
+
 		orders += len(histories)
 		stores += script.Stores[a.label]
 	}
+
 	if foreign > 0 {
 		script.Notes = append(script.Notes, fmt.Sprintf("%d webhooks came of orders that are not this run's", foreign))
 	}
+
 	return results.WebhooksOf(results.WebhooksByReceiver, total, orders, stores), nil
 }
 

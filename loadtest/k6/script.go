@@ -54,6 +54,7 @@ func inspect(ctx context.Context, k6, path string, env []string) (*script, error
 			Loadtest *struct{ Needs needs }
 		}
 	}
+
 	if err := json.Unmarshal(description, &read); err != nil {
 		return nil, fmt.Errorf("k6's description of %s: %w", path, err)
 	}
@@ -66,12 +67,15 @@ func inspect(ctx context.Context, k6, path string, env []string) (*script, error
 		path:  path,
 		needs: read.Ext.Loadtest.Needs,
 	}
+
 	s.needs.Accounts = max(1, s.needs.Accounts)
 	exactly, err := time.ParseDuration(read.TotalDuration)
 	if err != nil {
 		return nil, fmt.Errorf("k6's description of %s: %w", path, err)
 	}
+
 	s.atMost = exactly.Round(time.Second)
+
 	return s, nil
 }
 
@@ -91,10 +95,12 @@ func (p *player) chooseScripts(ctx context.Context, t target) ([]*script, error)
 		if err != nil {
 			return nil, err
 		}
+
 		other, isTaken := pathOf[s.name]
 		if isTaken {
 			return nil, fmt.Errorf("%s and %s have the same name", other, path)
 		}
+
 		pathOf[s.name] = path
 
 		missing := t.missingFor(s)
@@ -102,11 +108,14 @@ func (p *player) chooseScripts(ctx context.Context, t target) ([]*script, error)
 			fmt.Fprintf(p.out, "left out: %s, which needs %s\n", s.name, missing)
 			continue
 		}
+
 		chosen = append(chosen, s)
 	}
+
 	if len(chosen) == 0 {
 		return nil, errors.New("there is nothing to play")
 	}
+
 	return chosen, nil
 }
 
@@ -126,11 +135,13 @@ func (p *player) paths() (paths []string, areNamed bool, err error) {
 	if p.options.scripts != "" {
 		names = strings.Split(p.options.scripts, ",")
 	}
+
 	for _, name := range names {
 		if !slices.Contains(shipped, name) {
 			return nil, true, fmt.Errorf("-scripts: %q is none of %s; a script of your own is named with -script", name, strings.Join(shipped, ", "))
 		}
 		paths = append(paths, filepath.Join(p.root, "loadtest", name+".js"))
 	}
+
 	return paths, p.options.scripts != "", nil
 }

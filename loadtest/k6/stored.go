@@ -36,9 +36,11 @@ func newRunFolder(began time.Time) (string, error) {
 		name = fmt.Sprintf("%s-%d", moment, n)
 		err = os.Mkdir(filepath.Join(all, name), 0o755)
 	}
+
 	if err != nil {
 		return "", err
 	}
+
 	return filepath.Join(all, name), linkLatest(all, name)
 }
 
@@ -73,6 +75,7 @@ func store(folder string, run, earlier *results.Run) error {
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(results.WriteJUnit(junit, run), junit.Close())
 }
 
@@ -108,7 +111,9 @@ func makePage(_ context.Context, args []string) error {
 	if err := writePage(folder, run, earlier); err != nil {
 		return err
 	}
+
 	fmt.Println("page:", filepath.Join(folder, pageFile))
+
 	return nil
 }
 
@@ -151,6 +156,7 @@ func compare(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	return printComparison(before, after, *factor)
 }
 

@@ -74,7 +74,9 @@ func (a *account) client(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log in: %w", err)
 	}
+
 	a.api, a.loggedInAt = api, now
+
 	return api, nil
 }
 

@@ -64,6 +64,7 @@ func chooseWebhooks(ctx context.Context, o receiverOptions, d *deployment) (webh
 	case d.isLoopback():
 		return loopbackReceivers(ctx, d)
 	}
+
 	return unchecked{why: "give -receiver-url and -receiver-addr, if the deployment can reach this machine"}, nil
 }
 
@@ -81,10 +82,12 @@ func givenReceivers(ctx context.Context, o receiverOptions, d *deployment, withW
 	if err != nil {
 		return nil, err
 	}
+
 	if err := r.tryOut(ctx, d.accounts[0]); err != nil {
 		r.close()
 		return nil, fmt.Errorf("no webhook arrives at %s: %w", o.url, err)
 	}
+
 	return r, nil
 }
 
@@ -95,6 +98,7 @@ func loopbackReceivers(ctx context.Context, d *deployment) (webhooks, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := r.tryOut(ctx, d.accounts[0]); err != nil {
 		r.close()
 		return unchecked{why: fmt.Sprintf("no webhook arrives at %s (%v); give -receiver-url and -receiver-addr", r.url, err)}, ctx.Err()

@@ -24,6 +24,7 @@ func newDeaf(t *testing.T) *deployment {
 
 func TestGivenReceivers_ListenOnlyIfAWebhookArrives(t *testing.T) {
 	t.Parallel()
+
 	o := receiverOptions{url: "https://receiver.example.com", addr: stack.FreeAddr()}
 
 	_, err := givenReceivers(t.Context(), o, newDeaf(t), "")
@@ -47,6 +48,7 @@ func TestGivenReceivers_ListenOnlyIfAWebhookArrives(t *testing.T) {
 
 func TestGivenReceivers_NeedAnAddressAndAccountsWithoutAWebhook(t *testing.T) {
 	t.Parallel()
+
 	whole := receiverOptions{url: "https://receiver.example.com", addr: "127.0.0.1:0"}
 	for _, c := range []struct {
 		options     receiverOptions
@@ -77,6 +79,7 @@ func TestLoopbackReceivers_AreNotUsedIfNoWebhookArrives(t *testing.T) {
 
 func TestIsLoopback(t *testing.T) {
 	t.Parallel()
+
 	for origin, want := range map[string]bool{
 		"http://localhost:8080":   true,
 		"http://127.0.0.1:8080":   true,
@@ -93,10 +96,12 @@ func TestIsLoopback(t *testing.T) {
 
 func TestReceivers_PassAWebhookToItsAccountOnly(t *testing.T) {
 	t.Parallel()
+
 	r, err := newReceivers("127.0.0.1:0", "")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(r.close)
 	w := httptest.NewRecorder()
 

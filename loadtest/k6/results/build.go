@@ -83,14 +83,17 @@ func linkedFiles(files ScriptFiles) Files {
 	if fileExists(files.Folder, files.Dashboard) {
 		linked.Dashboard = files.Dashboard
 	}
+
 	if fileExists(files.Folder, files.Log) {
 		linked.Log = files.Log
 	}
+
 	for _, name := range files.Summaries {
 		if fileExists(files.Folder, name) {
 			linked.Summaries = append(linked.Summaries, name)
 		}
 	}
+
 	for _, name := range files.Samples {
 		if fileExists(files.Folder, name) {
 			linked.Samples = append(linked.Samples, name)
@@ -149,6 +152,7 @@ func (s *Script) readSummaries(files ScriptFiles) ([]summary, error) {
 			s.AddProblem("the script wrote no summary: there is no file %s", name)
 			continue
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("read the script's summary: %w", err)
 		}
@@ -158,10 +162,12 @@ func (s *Script) readSummaries(files ScriptFiles) ([]summary, error) {
 			s.AddProblem("the script's summary in %s cannot be read: it is no valid JSON of the expected form", name)
 			continue
 		}
+
 		duplicate := known.add(sha256.Sum256(text), name)
 		if duplicate != "" {
 			s.AddProblem("%s", duplicate)
 		}
+
 		if read.Aborted {
 			s.addAborted(i+1, len(files.Summaries))
 		}
@@ -241,12 +247,14 @@ func (s *Script) addEndpoints(samples *sampleSet) {
 		if rows[key] == nil {
 			rows[key] = &endpointSamples{}
 		}
+
 		rows[key].add(r)
 	}
 
 	for key, row := range rows {
 		s.Endpoints = append(s.Endpoints, row.endpoint(samples.names[key.endpoint], int(key.status), s.TookSeconds))
 	}
+
 	slices.SortFunc(s.Endpoints, func(a, b Endpoint) int {
 		if a.Latency.Count != b.Latency.Count {
 			return cmp.Compare(b.Latency.Count, a.Latency.Count)
@@ -336,6 +344,7 @@ func (s *sampleSet) emptyLatencies(scenario string) []float64 {
 			latencies = append(latencies, r.took)
 		}
 	}
+
 	slices.Sort(latencies)
 
 	return latencies

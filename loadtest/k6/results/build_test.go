@@ -83,6 +83,7 @@ func TestBuild(t *testing.T) {
 // The busiest endpoint comes first; of equally busy ones the order is that of the names and statuses.
 func TestBuild_SortsEndpoints(t *testing.T) {
 	t.Parallel()
+
 	samples := newSamples()
 	addRequests(t, samples, "POST /token", "1", 200)
 	addRequests(t, samples, createOrder, "1", 503, 201)
@@ -95,6 +96,7 @@ func TestBuild_SortsEndpoints(t *testing.T) {
 	for i := range script.Endpoints {
 		rows = append(rows, script.Endpoints[i].answers())
 	}
+
 	want := []string{"GET /orders/{id} 200", "POST /orders 201", "POST /orders 503", "POST /token 200"}
 	if !slices.Equal(rows, want) {
 		t.Errorf("endpoints: %q", rows)
@@ -104,6 +106,7 @@ func TestBuild_SortsEndpoints(t *testing.T) {
 // Only what k6 calls unexpected has failed: a script may ask for lost answers.
 func TestEndpointSamples_CountsFailures(t *testing.T) {
 	t.Parallel()
+
 	row := endpointSamples{}
 	row.add(&request{status: 0})
 	row.add(&request{status: 0, unexpected: true})
@@ -119,6 +122,7 @@ func TestEndpointSamples_CountsFailures(t *testing.T) {
 // The rate is that of the scenarios' time, to which setup() and teardown() do not belong.
 func TestEndpointSamples_LeavesSetupOutOfTheRate(t *testing.T) {
 	t.Parallel()
+
 	row := endpointSamples{}
 	for range leastForRate {
 		row.add(&request{status: 201, scenario: 1})
@@ -157,12 +161,14 @@ func TestEndpointSamples_Rate(t *testing.T) {
 // The sum of some ceilings is not that of all.
 func TestSumOfCeilings(t *testing.T) {
 	t.Parallel()
+
 	known := summary{Ceiling: pointerTo(900)}
 
 	sum := sumOfCeilings([]summary{known, known})
 	if sum == nil || *sum != 1800 {
 		t.Errorf("the sum is %v", sum)
 	}
+
 	sum = sumOfCeilings([]summary{known, {}})
 	if sum != nil {
 		t.Errorf("the sum is %v, though one is not known", *sum)
@@ -172,6 +178,7 @@ func TestSumOfCeilings(t *testing.T) {
 // What k6 sends to find its own ceiling is no load on the service.
 func TestBuild_LeavesTheCeilingOut(t *testing.T) {
 	t.Parallel()
+
 	samples := newSamples()
 	addRequests(t, samples, createOrder, "1", 201)
 	addRequests(t, samples, emptyPath, "1", 404, 0)
@@ -225,28 +232,33 @@ func TestBuild_ChecksLimits(t *testing.T) {
 // Whatever k6 and the scripts leave, what setup() returned stays out of the results.
 func TestBuild_KeepsSecretsOut(t *testing.T) {
 	t.Parallel()
+
 	const secret = "planted-secret"
 	text, err := os.ReadFile(filepath.Join("testdata", "ramp.summary.json"))
 	if err != nil || !strings.Contains(string(text), secret) {
 		t.Fatalf("the summary holds no secret: %v", err)
 	}
+
 	run := &Run{Target: TargetOf("https://user:" + secret + "@api.example.com/base?token=" + secret + "#" + secret), Scripts: []*Script{buildRamp(t)}}
 	path := filepath.Join(t.TempDir(), "result.json")
 
 	if err := run.WriteFile(path); err != nil {
 		t.Fatal(err)
 	}
+
 	page, junit := writePageAndJUnit(t, run)
 
 	stored, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, content := range map[string]string{"result.json": string(stored), "the page": page, "the JUnit file": junit} {
 		if strings.Contains(content, secret) {
 			t.Errorf("%s holds the secret", name)
 		}
 	}
+
 	if run.Target != "https://api.example.com/base" {
 		t.Errorf("the target is %s", run.Target)
 	}
@@ -254,6 +266,7 @@ func TestBuild_KeepsSecretsOut(t *testing.T) {
 
 func TestBuild_FailsWithoutFiles(t *testing.T) {
 	t.Parallel()
+
 	folder := t.TempDir()
 	writeFile(t, filepath.Join(folder, "invalid.json"), `{"title": 5`)
 	writeFile(t, filepath.Join(folder, "no-levels.json"), `{"title": "Title", "metrics": {"http_reqs": {"values": {"count": 2}}}}`)
@@ -301,6 +314,7 @@ func TestBuild_FailsWithoutFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			c.files.Folder = folder
 
 			script, err := Build(c.files, Options{Name: "x"})
@@ -339,6 +353,7 @@ func TestBuild_MergesParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	writeFile(t, firstSummary, strings.Replace(string(text), `"knee":40`, `"knee":80`, 1))
 
 	script, err := Build(files, Options{Name: "ramp", RelativeLevels: true})
@@ -357,6 +372,7 @@ func TestBuild_MergesParts(t *testing.T) {
 // The summary's steps and knee are checked against the samples.
 func TestBuild_FailsByWrongSteps(t *testing.T) {
 	t.Parallel()
+
 	summary, err := os.ReadFile(filepath.Join("testdata", "ramp.summary.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -386,6 +402,7 @@ func TestBuild_FailsByWrongSteps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			folder := t.TempDir()
 			writeFile(t, filepath.Join(folder, "summary.json"), strings.Replace(string(summary), c.old, c.changed, 1))
 			writeFile(t, filepath.Join(folder, "samples.json.gz"), string(samples))

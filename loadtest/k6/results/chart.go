@@ -67,12 +67,14 @@ func ratesChart(c *Curves) chart {
 			most = max(most, value)
 		}
 	}
+
 	top := niceAbove(most)
 
 	drawn := newChart(c, "Rates over time", "per second")
 	for _, value := range []float64{0, top / 2, top} {
 		drawn.YTicks = append(drawn.YTicks, tick{At: plotY(value / top), Label: formatTick(value) + "/s"})
 	}
+
 	for _, curve := range curves {
 		line := chartLine{Class: curve.class, Name: curve.name}
 		if slices.Max(curve.values) > 0 {
@@ -105,9 +107,11 @@ func latenciesChart(c *Curves) chart {
 			}
 		}
 	}
+
 	if most == 0 {
 		least, most = 1, 10
 	}
+
 	bottom := math.Floor(math.Log10(least))
 	top := max(bottom+1, math.Ceil(math.Log10(most)))
 
@@ -116,6 +120,7 @@ func latenciesChart(c *Curves) chart {
 		label := formatTick(math.Pow(10, power)) + " ms"
 		drawn.YTicks = append(drawn.YTicks, tick{At: plotY((power - bottom) / (top - bottom)), Label: label})
 	}
+
 	for _, curve := range curves {
 		path := pathOf(logarithmicHeights(curve.values, bottom, top))
 		drawn.Lines = append(drawn.Lines, chartLine{Class: curve.class, Name: curve.name, Path: path})

@@ -79,6 +79,7 @@ func Compare(before, after *Run, factor float64) *Comparison {
 
 		OwnSystems: before.Target == OwnSystems && after.Target == OwnSystems,
 	}
+
 	c.warn(before, after)
 
 	hasCommonScript := false
@@ -88,11 +89,13 @@ func Compare(before, after *Run, factor float64) *Comparison {
 			c.Warnings = append(c.Warnings, "the earlier run has no script "+script.Name)
 			continue
 		}
+
 		hasCommonScript = true
 		c.warnOfFailure("the earlier run", earlier)
 		c.warnOfFailure("this run", script)
 		c.compareScripts(earlier, script)
 	}
+
 	for _, script := range before.Scripts {
 		if after.script(script.Name) == nil {
 			c.Warnings = append(c.Warnings, "this run has no script "+script.Name)
@@ -105,6 +108,7 @@ func Compare(before, after *Run, factor float64) *Comparison {
 			c.Regressions = append(c.Regressions, c.regression(row))
 		}
 	}
+
 	c.Incomparable = c.whyIncomparable(hasCommonScript)
 
 	return c
@@ -127,6 +131,7 @@ func (c *Comparison) whyIncomparable(hasCommonScript bool) string {
 	if !hasCommonScript {
 		return "no script is in both runs"
 	}
+
 	for i := range c.Rows {
 		if c.isDecided(&c.Rows[i]) {
 			return ""
@@ -197,9 +202,11 @@ func (c *Comparison) warn(before, after *Run) {
 		}
 		c.Warnings = append(c.Warnings, warning)
 	}
+
 	if before.Target != after.Target {
 		c.Warnings = append(c.Warnings, fmt.Sprintf("the targets differ: %s before, %s now", before.Target, after.Target))
 	}
+
 	if before.K6 != after.K6 {
 		c.Warnings = append(c.Warnings, fmt.Sprintf("the versions of k6 differ: %s before, %s now", before.K6, after.K6))
 	}
@@ -207,6 +214,7 @@ func (c *Comparison) warn(before, after *Run) {
 	if before.Interrupted != "" {
 		c.Warnings = append(c.Warnings, "the earlier run was interrupted")
 	}
+
 	if after.Interrupted != "" {
 		c.Warnings = append(c.Warnings, "this run was interrupted")
 	}
@@ -252,6 +260,7 @@ func (c *Comparison) compareScripts(before, after *Script) {
 			c.compareEndpoints(before, after, before.endpoint(endpoint.Name, endpoint.Status), endpoint)
 		}
 	}
+
 	for i := range before.Endpoints {
 		endpoint := &before.Endpoints[i]
 		isMissing := isSuccess(endpoint.Status) && after.endpoint(endpoint.Name, endpoint.Status) == nil
@@ -267,10 +276,12 @@ func (c *Comparison) compareScripts(before, after *Script) {
 			Before: before.ordersPerSecond(), After: after.ordersPerSecond(),
 		})
 	}
+
 	c.addRow(ComparisonRow{
 		Script: after.Name, Figure: "iterations dropped", Unit: "",
 		Before: pointerTo(float64(before.Counts.Dropped)), After: pointerTo(float64(after.Counts.Dropped)),
 	})
+
 	c.compareKnees(before, after)
 }
 
@@ -307,6 +318,7 @@ func (c *Comparison) compareEndpoints(before, after *Script, earlier, endpoint *
 		c.Rows = append(c.Rows, row)
 		return
 	}
+
 	if earlier.Latency.Count < leastForComparison || endpoint.Latency.Count < leastForComparison {
 		row.Note = fmt.Sprintf("too few: %d and %d requests, %d are needed", earlier.Latency.Count, endpoint.Latency.Count, leastForComparison)
 		c.Rows = append(c.Rows, row)
@@ -318,6 +330,7 @@ func (c *Comparison) compareEndpoints(before, after *Script, earlier, endpoint *
 	if hasBaselines {
 		emptyBefore, emptyAfter = *before.Baseline, *after.Baseline
 	}
+
 	if !hasBaselines && c.OwnSystems {
 		row.Note = "no empty path to compare with"
 	}
@@ -372,6 +385,7 @@ func (c *Comparison) compareKnees(before, after *Script) {
 	if row.Before == nil || row.After == nil {
 		row.Note = fmt.Sprintf("%s before, %s now", before.Ramp.KneeWords, after.Ramp.KneeWords)
 	}
+
 	c.addRow(row)
 }
 
@@ -448,6 +462,7 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 	} else {
 		fmt.Fprintf(table, "\nregressions beyond %.4g times: %d\n", c.Factor, len(c.Regressions))
 	}
+
 	for _, regression := range c.Regressions {
 		fmt.Fprintf(table, "- %s\n", regression)
 	}

@@ -33,6 +33,7 @@ func runOf(scripts ...*Script) *Run {
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
+
 	few := comparableScript(100, 1)
 	few.Endpoints[0].Latency.Count = 99
 	noBaseline := comparableScript(100, 1)
@@ -78,6 +79,7 @@ func TestCompare(t *testing.T) {
 // Between deployments the network and proxies are compared, too, so the empty path excuses nothing.
 func TestCompare_ComparesDeploymentsAbsolutely(t *testing.T) {
 	t.Parallel()
+
 	noBaseline := comparableScript(10, 1)
 	noBaseline.Baseline = nil
 
@@ -98,6 +100,7 @@ func TestCompare_ComparesDeploymentsAbsolutely(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			before, after := runOf(c.before), runOf(c.after)
 			after.Target = "https://staging.example.com"
 
@@ -115,6 +118,7 @@ func TestCompare_ComparesDeploymentsAbsolutely(t *testing.T) {
 
 func TestCompare_WarnsOfAnotherEmptyPath(t *testing.T) {
 	t.Parallel()
+
 	few := comparableScript(10, 1)
 	few.Baseline.Count = leastForRelative - 1
 
@@ -137,6 +141,7 @@ func TestCompare_WarnsOfAnotherEmptyPath(t *testing.T) {
 
 func TestComparison_Err(t *testing.T) {
 	t.Parallel()
+
 	const deployment = "https://staging.example.com"
 	few := comparableScript(10, 1)
 	few.Endpoints[0].Latency.Count = leastForComparison - 1
@@ -169,6 +174,7 @@ func TestComparison_Err(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			before, after := runOf(c.before), runOf(c.after)
 			before.Target, after.Target = c.target, c.target
 
@@ -178,6 +184,7 @@ func TestComparison_Err(t *testing.T) {
 			if err := comparison.Err(); err != nil {
 				got = err.Error()
 			}
+
 			if got != c.want {
 				t.Errorf("the error is %q, want %q", got, c.want)
 			}
@@ -186,6 +193,7 @@ func TestComparison_Err(t *testing.T) {
 			if err := comparison.WriteTable(&table); err != nil {
 				t.Fatal(err)
 			}
+
 			saysSo := strings.Contains(table.String(), "NOTHING COULD BE COMPARED: "+comparison.Incomparable)
 			if saysSo != (comparison.Incomparable != "") {
 				t.Errorf("the table is:\n%s", table.String())
@@ -196,6 +204,7 @@ func TestComparison_Err(t *testing.T) {
 
 func TestCompare_WarnsOfDifferentRuns(t *testing.T) {
 	t.Parallel()
+
 	before, after := runOf(comparableScript(10, 1)), runOf(comparableScript(10, 1))
 	before.Machine.Cores = 64
 	before.Target = "https://staging.example.com"
@@ -215,6 +224,7 @@ func TestCompare_WarnsOfDifferentRuns(t *testing.T) {
 
 func TestCompare_WarnsOfScriptsThatFailed(t *testing.T) {
 	t.Parallel()
+
 	before, after := runOf(comparableScript(10, 1)), runOf(comparableScript(10, 1))
 	before.Scripts[0].Failures = []string{"a level did not hold"}
 
@@ -232,6 +242,7 @@ func TestCompare_WarnsOfScriptsThatFailed(t *testing.T) {
 // A script that accepts no order any more shows 0, not "not measured". One that creates none has no such row.
 func TestCompare_ShowsThatNoOrderIsAccepted(t *testing.T) {
 	t.Parallel()
+
 	before, after := runOf(comparableScript(10, 1)), runOf(comparableScript(10, 1))
 	before.Scripts[0].TookSeconds, after.Scripts[0].TookSeconds = 10, 10
 	before.Scripts[0].Counts.OrdersAccepted, after.Scripts[0].Counts.OrdersAccepted = 200, 0
@@ -275,6 +286,7 @@ func TestCompare_WarnsOfOtherMachines(t *testing.T) {
 // Each percentile is divided by the same percentile of the empty path.
 func TestCompare_DividesByTheSamePercentile(t *testing.T) {
 	t.Parallel()
+
 	before, after := comparableScript(10, 1), comparableScript(10, 1)
 	before.Baseline.P95 *= 2
 	before.Baseline.P99 *= 4
@@ -324,6 +336,7 @@ func TestCompare_OfOneDeployment(t *testing.T) {
 // What was refused or failed has no row, and a script with a ramp in one run only has no knee.
 func TestCompare_ComparesWhatBothRunsHave(t *testing.T) {
 	t.Parallel()
+
 	before, after := comparableScript(10, 1), comparableScript(10, 1)
 	after.Endpoints = after.Endpoints[:1]
 	after.Ramp = &Ramp{}
@@ -335,6 +348,7 @@ func TestCompare_ComparesWhatBothRunsHave(t *testing.T) {
 	for i := range rows {
 		figures = append(figures, rows[i].Figure)
 	}
+
 	want := []string{"POST /orders 201 p50", "POST /orders 201 p95", "POST /orders 201 p99", "orders accepted", "iterations dropped"}
 	if !slices.Equal(figures, want) {
 		t.Errorf("rows: %q", figures)
@@ -346,6 +360,7 @@ func TestCompare_ComparesWhatBothRunsHave(t *testing.T) {
 
 func TestComparison_RowsOf(t *testing.T) {
 	t.Parallel()
+
 	other := comparableScript(10, 1)
 	other.Name = "soak"
 	run := runOf(comparableScript(10, 1), other)
@@ -375,6 +390,7 @@ func TestScript_OrdersPerSecond(t *testing.T) {
 
 func TestComparison_WriteTable(t *testing.T) {
 	t.Parallel()
+
 	before, after := buildRamp(t), buildRamp(t)
 	after.endpoint(createOrder, 201).Latency.P95 *= 3
 	after.Ramp.Knee = nil

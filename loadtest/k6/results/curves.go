@@ -40,6 +40,7 @@ func (c *Curves) isValid() bool {
 			return false
 		}
 	}
+
 	for _, curve := range [][]*Latency{c.P50, c.P99, c.EmptyP99} {
 		if len(curve) != buckets {
 			return false
@@ -72,11 +73,13 @@ func curvesOf(s *sampleSet) *Curves {
 	for i := range s.requests {
 		b.addRequest(s, &s.requests[i])
 	}
+
 	for _, orders := range s.orders {
 		for i := range orders {
 			b.add(b.curves.Accepted, orders[i].at, 1)
 		}
 	}
+
 	for _, d := range s.drops {
 		b.add(b.curves.Dropped, d.at, d.count)
 	}
@@ -161,6 +164,7 @@ func (b *curveBuilder) addRequest(s *sampleSet, r *request) {
 	if endpoint == emptyPath && r.status != 0 {
 		b.empty[i] = append(b.empty[i], r.took)
 	}
+
 	if isEmptyPath(endpoint) {
 		return
 	}
@@ -169,9 +173,11 @@ func (b *curveBuilder) addRequest(s *sampleSet, r *request) {
 	if r.unexpected {
 		b.curves.Failed[i]++
 	}
+
 	if r.refused() {
 		b.curves.Refused[i]++
 	}
+
 	if endpoint == createOrder && r.status == 201 {
 		b.created[i] = append(b.created[i], r.took)
 	}
@@ -192,6 +198,7 @@ func (b *curveBuilder) finish() {
 			c.P50[i] = &created.P50
 			c.P99[i] = &created.P99
 		}
+
 		if len(b.empty[i]) > 0 {
 			empty := percentilesOf(b.empty[i])
 			c.EmptyP99[i] = &empty.P99

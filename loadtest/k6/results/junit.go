@@ -17,6 +17,7 @@ func WriteJUnit(w io.Writer, run *Run) error {
 	for _, script := range run.Scripts {
 		document.Suites = append(document.Suites, suiteOf(script))
 	}
+
 	if run.Interrupted != "" {
 		document.Suites = append(document.Suites, interruptedSuite(run.Interrupted))
 	}
@@ -90,6 +91,7 @@ func suiteOf(script *Script) junitSuite {
 		Name: printable(script.Name),
 		Time: fmt.Sprintf("%.3f", script.TookSeconds),
 	}
+
 	if !script.Began.IsZero() {
 		suite.Timestamp = script.Began.UTC().Format("2006-01-02T15:04:05")
 	}
@@ -97,6 +99,7 @@ func suiteOf(script *Script) junitSuite {
 	if script.Interrupted != "" {
 		suite.addError("the script is played to its end", script.interruption())
 	}
+
 	suite.add("k6 ran and left its results", strings.Join(script.runFailures(), "\n"))
 	for i := range script.Levels {
 		level := &script.Levels[i]
@@ -106,6 +109,7 @@ func suiteOf(script *Script) junitSuite {
 		}
 		suite.add(fmt.Sprintf("%s (%s of %s)", level.Words, level.Threshold, level.Metric), failure)
 	}
+
 	for i := range script.Limits {
 		row := &script.Limits[i]
 		failure := ""
@@ -114,6 +118,7 @@ func suiteOf(script *Script) junitSuite {
 		}
 		suite.add(fmt.Sprintf("limit of %s: %s", row.Bucket, row.Limit()), failure)
 	}
+
 	for _, check := range script.Checks {
 		failure := ""
 		if check.Fails > 0 {
@@ -121,6 +126,7 @@ func suiteOf(script *Script) junitSuite {
 		}
 		suite.add("check: "+check.Name, failure)
 	}
+
 	suite.addWebhooks(script.Webhooks)
 	for _, program := range script.boundedPrograms() {
 		suite.add("memory of the "+program.Name, memoryFailure(program))

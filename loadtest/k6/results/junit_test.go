@@ -15,6 +15,7 @@ import (
 
 func TestWriteJUnit(t *testing.T) {
 	t.Parallel()
+
 	run := fullRun(t)
 	run.Interrupted = "the gateway ended"
 	run.Scripts[0].Webhooks = &Webhooks{How: WebhooksNotChecked, Why: "no receiver"}
@@ -25,6 +26,7 @@ func TestWriteJUnit(t *testing.T) {
 	if err := xml.Unmarshal([]byte(text), &document); err != nil {
 		t.Fatal(err)
 	}
+
 	ramp, burst, interrupted := document.Suites[0], document.Suites[1], document.Suites[2]
 	if ramp.Tests != 8 || ramp.Failures != 0 || ramp.Skipped != 1 {
 		t.Errorf("ramp: %+v", ramp)
@@ -50,6 +52,7 @@ func TestWriteJUnit(t *testing.T) {
 
 func TestWriteJUnit_OfAnInterruptedScript(t *testing.T) {
 	t.Parallel()
+
 	script := buildRamp(t)
 	script.Interrupted = "Ctrl-C"
 	script.CollectFailures()
@@ -60,6 +63,7 @@ func TestWriteJUnit_OfAnInterruptedScript(t *testing.T) {
 	if err := xml.Unmarshal([]byte(text), &document); err != nil {
 		t.Fatal(err)
 	}
+
 	suite := document.Suites[0]
 	if suite.Errors != 1 || suite.Failures != 0 || suite.Cases[0].Error == nil || suite.Cases[0].Error.Message != "interrupted: Ctrl-C" || suite.Tests != len(suite.Cases) {
 		t.Errorf("suite: %+v", suite)
@@ -69,6 +73,7 @@ func TestWriteJUnit_OfAnInterruptedScript(t *testing.T) {
 // A script that fails only by the memory of a program has a case that fails, too.
 func TestWriteJUnit_OfMemory(t *testing.T) {
 	t.Parallel()
+
 	script := buildRamp(t)
 	script.TookSeconds = leastForMemory.Seconds()
 	script.Programs = []harness.Watched{
@@ -76,6 +81,7 @@ func TestWriteJUnit_OfMemory(t *testing.T) {
 		{Name: "worker", AfterThird: 60e6, Now: 200e6},
 		{Name: "redis-server", AfterThird: 60e6, Now: 900e6},
 	}
+
 	script.CollectFailures()
 
 	_, text := writePageAndJUnit(t, &Run{Scripts: []*Script{script}})
@@ -84,11 +90,13 @@ func TestWriteJUnit_OfMemory(t *testing.T) {
 	if err := xml.Unmarshal([]byte(text), &document); err != nil {
 		t.Fatal(err)
 	}
+
 	suite := document.Suites[0]
 	cases := suite.Cases[len(suite.Cases)-2:]
 	if suite.Failures != 1 || cases[0].Name != "memory of the gateway" || cases[0].Failure != nil || cases[1].Name != "memory of the worker" {
 		t.Fatalf("suite: %+v", suite)
 	}
+
 	want := "the memory of the worker grew from 60 MB after a third of the time to 200 MB at the end"
 	if cases[1].Failure.Message != want || !slices.Equal(script.Failures, []string{want}) {
 		t.Errorf("the case says %q, the script %q", cases[1].Failure.Message, script.Failures)
@@ -98,10 +106,12 @@ func TestWriteJUnit_OfMemory(t *testing.T) {
 // Names and problems can hold any bytes: a part of them is what servers have sent.
 func TestWriteJUnit_IsValidXML(t *testing.T) {
 	t.Parallel()
+
 	script := &Script{
 		Name: "a\x00b\xff", Problems: []string{"first\x1b[31m line\nsecond\xc3 <line> ]]>\tend"},
 		Checks: []Check{{Name: "c\x1b[0m"}},
 	}
+
 	script.CollectFailures()
 
 	_, text := writePageAndJUnit(t, &Run{Scripts: []*Script{script}})
@@ -111,6 +121,7 @@ func TestWriteJUnit_IsValidXML(t *testing.T) {
 			t.Errorf("%q is not in %s", part, text)
 		}
 	}
+
 	if !strings.HasPrefix(text, xml.Header) {
 		t.Errorf("there is no XML declaration in %s", text)
 	}
@@ -119,6 +130,7 @@ func TestWriteJUnit_IsValidXML(t *testing.T) {
 // Readers take a timestamp as UTC. A script that sent nothing has none.
 func TestWriteJUnit_Timestamp(t *testing.T) {
 	t.Parallel()
+
 	istanbul := time.FixedZone("UTC+3", 3*3600)
 
 	for began, want := range map[time.Time]string{
@@ -137,6 +149,7 @@ func TestWriteJUnit_Timestamp(t *testing.T) {
 // A full disk is no success, at whatever byte it is found.
 func TestWrite_ReportsWhatCannotBeWritten(t *testing.T) {
 	t.Parallel()
+
 	run := &Run{Scripts: []*Script{{Name: "x"}}}
 	comparison := Compare(run, run, 0)
 

@@ -180,6 +180,7 @@ func mergeLevel(a, b summaryLevel) summaryLevel {
 	if isWorse(b, a) {
 		worse = b
 	}
+
 	worse.Samples = a.Samples + b.Samples
 
 	return worse
@@ -300,6 +301,7 @@ func percentileOf(threshold string) (q, bound float64, found bool) {
 	if err != nil {
 		return 0, 0, false
 	}
+
 	if match[1] == "" {
 		return 0.5, bound, true
 	}

@@ -12,10 +12,12 @@ func emptyOf(n int, ms float64) []float64 { return slices.Repeat([]float64{ms}, 
 
 func TestLevelOf(t *testing.T) {
 	t.Parallel()
+
 	slow := summaryLevel{
 		Metric: "http_req_duration{name:POST /orders}", Threshold: "p(95)<50", Words: "orders are quick",
 		Samples: 500, Value: pointerTo(80), Unit: "ms", Measured: "80 ms", Held: false, Relative: 20,
 	}
+
 	quick := slow
 	quick.Value, quick.Held = pointerTo(8), true
 	unmeasured := quick
@@ -104,12 +106,14 @@ func TestScenarioOf(t *testing.T) {
 // machine may have been busier than in another.
 func TestDecideLevels(t *testing.T) {
 	t.Parallel()
+
 	ofScript := summaryLevel{Metric: "http_req_duration{name:POST /orders}", Threshold: "p(95)<50", Samples: 500, Value: pointerTo(80), Relative: 20}
 	ofScenario := func(scenario string) summaryLevel {
 		level := ofScript
 		level.Metric = "http_req_duration{name:POST /orders,scenario:" + scenario + "}"
 		return level
 	}
+
 	samples := newSamples()
 	addEmpty(t, samples, "busy", 20, 400)
 	addEmpty(t, samples, "quiet", 20, 1)
@@ -129,6 +133,7 @@ func TestDecideLevels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			script := &Script{}
 
 			script.decideLevels([]summary{{Levels: []summaryLevel{c.level}}}, samples, c.isRelative)
@@ -162,6 +167,7 @@ func addEmpty(t *testing.T, samples *sampleSet, scenario string, count int, ms f
 // A level of a distributed run is held if it is in every part that measured it.
 func TestMergeLevels(t *testing.T) {
 	t.Parallel()
+
 	level := func(samples int, value float64, held bool) summaryLevel {
 		return summaryLevel{Metric: "m", Threshold: "p(95)<50", Samples: samples, Value: &value, Held: held}
 	}
@@ -182,6 +188,7 @@ func TestMergeLevels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			var summaries []summary
 			for _, part := range c.parts {
 				summaries = append(summaries, summary{Levels: []summaryLevel{part}})
@@ -192,6 +199,7 @@ func TestMergeLevels(t *testing.T) {
 			if len(merged) != 1 || merged[0].Samples != c.samples || *merged[0].Value != c.value {
 				t.Fatalf("merged %+v", merged)
 			}
+
 			state := levelOf(merged[0], nil).State
 			if state != c.state {
 				t.Errorf("the state is %s, want %s", state, c.state)
@@ -227,6 +235,7 @@ func TestMergeLevels_KeepsTheWorse(t *testing.T) {
 // A part without a value does not replace one that has a value.
 func TestMergeLevels_WithoutAValue(t *testing.T) {
 	t.Parallel()
+
 	value := 60.0
 	first := summaryLevel{Metric: "m", Threshold: "p(95)<50", Samples: 1, Value: &value}
 	second := first
@@ -241,6 +250,7 @@ func TestMergeLevels_WithoutAValue(t *testing.T) {
 
 func TestLevel_FailureNamesBothFigures(t *testing.T) {
 	t.Parallel()
+
 	level := levelOf(summaryLevel{
 		Metric: "http_req_duration", Threshold: "p(99)<100", Words: "everything is quick",
 		Samples: 100, Value: pointerTo(300), Measured: "300 ms", Relative: 20,

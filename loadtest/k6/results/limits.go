@@ -32,6 +32,7 @@ func ContractLimits() Limits {
 		Stores:      Limit{Count: 200, Span: 10 * time.Second},
 		Token:       Limit{Count: 60, Span: time.Hour},
 	}
+
 	limits.Orders.Sustained = Limit{Count: 600, Span: time.Minute}
 	limits.Orders.Burst = Limit{Count: 120, Span: 10 * time.Second}
 
@@ -183,6 +184,7 @@ func (t *limitTable) row(limit Limit) *LimitRow {
 	if t.bucket.exclusive {
 		added.WronglyRefused = new(int)
 	}
+
 	t.rows = append(t.rows, added)
 
 	return &t.rows[len(t.rows)-1]

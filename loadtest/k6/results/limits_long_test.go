@@ -15,19 +15,23 @@ import (
 // The scripts measure by the same rules, where node is installed to run them.
 func TestMeasureLimits_AgreesWithTheScripts(t *testing.T) {
 	t.Parallel()
+
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Log("node is not installed here: lib/window.js was not run")
 		return
 	}
+
 	source, err := os.ReadFile(filepath.Join("..", "..", "lib", "window.js"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	module := filepath.Join(t.TempDir(), "window.mjs")
 	if err := os.WriteFile(module, source, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	limit := Limit{Count: 5, Span: 100 * time.Millisecond}
 
 	for allowed := 3; allowed <= 7; allowed++ {
@@ -60,6 +64,7 @@ func measureInScript(t *testing.T, node, module string, requests []request, limi
 			"admitted": r.status == 201,
 		})
 	}
+
 	windows := []any{map[string]any{"count": limit.Count, "seconds": limit.Span.Seconds()}}
 	input, err := json.Marshal([]any{log, windows})
 	if err != nil {
@@ -70,6 +75,7 @@ func measureInScript(t *testing.T, node, module string, requests []request, limi
 		`const { measure } = await import(process.argv[1]);
 		 let text = ''; for await (const part of process.stdin) text += part;
 		 console.log(JSON.stringify(measure(...JSON.parse(text))));`, module)
+
 	cmd.Stdin = bytes.NewReader(input)
 	output, err := cmd.Output()
 	if err != nil {

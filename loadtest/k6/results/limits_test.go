@@ -44,6 +44,7 @@ func allHeld(found []limitMeasurement) bool {
 
 func TestMeasureLimits(t *testing.T) {
 	t.Parallel()
+
 	ten := []Limit{{Count: 10, Span: time.Second}}
 	tenAndFive := []Limit{{Count: 10, Span: time.Second}, {Count: 5, Span: 100 * time.Millisecond}}
 
@@ -83,6 +84,7 @@ func TestMeasureLimits(t *testing.T) {
 // to before the run.
 func TestMeasureLimits_KnowsNothingOfThePastOfUsedAccounts(t *testing.T) {
 	t.Parallel()
+
 	ten := []Limit{{Count: 10, Span: time.Second}}
 	early := append(volley(3, 0, 5, 201), requestAt(500, 429))
 	late := append(volley(3, 0, 5, 201), requestAt(1500, 429))
@@ -116,6 +118,7 @@ func TestMeasureLimits_KnowsNothingOfThePastOfUsedAccounts(t *testing.T) {
 // bounds, it is never found guilty.
 func TestMeasureLimits_IsNeverWrong(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(t *rapid.T) {
 		limit := Limit{Count: rapid.IntRange(1, 8).Draw(t, "count"), Span: 100 * time.Millisecond}
 		requests := exactService(t, limit, 0)
@@ -131,6 +134,7 @@ func TestMeasureLimits_IsNeverWrong(t *testing.T) {
 // Nor is it when the account was in use before the run.
 func TestMeasureLimits_IsNeverWrongAboutUsedAccounts(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(t *rapid.T) {
 		limit := Limit{Count: rapid.IntRange(1, 8).Draw(t, "count"), Span: 100 * time.Millisecond}
 		earlier := rapid.IntRange(0, 40).Draw(t, "earlier")
@@ -155,6 +159,7 @@ func exactService(t *rapid.T, allowed Limit, earlier int) []request {
 		if i == earlier {
 			counted = counted.Add(81 * time.Millisecond)
 		}
+
 		counted = counted.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "gap")) * time.Millisecond)
 		sent := counted.Add(-time.Duration(rapid.IntRange(0, 40).Draw(t, "before")) * time.Millisecond)
 		answered := counted.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "after")) * time.Millisecond)
@@ -167,6 +172,7 @@ func exactService(t *rapid.T, allowed Limit, earlier int) []request {
 				status = 503
 			}
 		}
+
 		requests = append(requests, requestBetween(sent, answered, status))
 	}
 
@@ -188,6 +194,7 @@ func countWithin(log []time.Time, now time.Time, span time.Duration) int {
 // enough.
 func TestMeasureLimits_FindsOneTooManyOrTooFew(t *testing.T) {
 	t.Parallel()
+
 	limit := Limit{Count: 5, Span: 100 * time.Millisecond}
 
 	for _, allowed := range []int{limit.Count - 1, limit.Count + 1} {
@@ -285,6 +292,7 @@ func TestCheckLimits(t *testing.T) {
 
 func TestCheckLimits_CountsOnlyTheAPI(t *testing.T) {
 	t.Parallel()
+
 	empty := samplesOf(t, emptyPath, "1", repeat(4000, 404)...)
 	unowned := samplesOf(t, createOrder, "", repeat(4000, 201)...)
 
@@ -302,6 +310,7 @@ func TestCheckLimits_CountsOnlyTheAPI(t *testing.T) {
 // Accounts with raised limits have separate rows.
 func TestCheckLimits_ByAccount(t *testing.T) {
 	t.Parallel()
+
 	raised := ContractLimits()
 	raised.Orders.Burst = Limit{Count: 1200, Span: 10 * time.Second}
 	samples := samplesOf(t, createOrder, "1", repeat(119, 201, 429)...)
@@ -313,6 +322,7 @@ func TestCheckLimits_ByAccount(t *testing.T) {
 	if len(rows) != 3 {
 		t.Fatalf("rows: %+v", rows)
 	}
+
 	sustained, burst, raisedBurst := rows[0], rows[1], rows[2]
 	if sustained.Limit() != "600 in 60 s" || sustained.Accounts != 3 || sustained.Admitted != 624 || sustained.Most != 500 {
 		t.Errorf("sustained: %+v", sustained)
@@ -328,6 +338,7 @@ func TestCheckLimits_ByAccount(t *testing.T) {
 // Limits of the same count over another span are other limits.
 func TestCheckLimits_KeepsSpansApart(t *testing.T) {
 	t.Parallel()
+
 	slower := ContractLimits()
 	slower.Cancel.Span = time.Hour
 	samples := samplesOf(t, "POST /orders/{id}/cancel", "1", 200)
@@ -364,6 +375,7 @@ func TestCheckLimits_OfTheContract(t *testing.T) {
 				t.Errorf("%s: wrongly refused: %v", endpoint, rows[i].WronglyRefused)
 			}
 		}
+
 		if !slices.Equal(limits, c.limits) {
 			t.Errorf("%s: limits %q", endpoint, limits)
 		}
@@ -372,6 +384,7 @@ func TestCheckLimits_OfTheContract(t *testing.T) {
 
 func TestRequest_Admitted(t *testing.T) {
 	t.Parallel()
+
 	certain := []int16{200, 201, 204, 400, 404, 409, 422, 423}
 	uncertain := []int16{0, 401, 403, 413, 429, 500, 502, 503, 504}
 
@@ -386,6 +399,7 @@ func TestRequest_Admitted(t *testing.T) {
 // In 1,000 s the clocks of vendor and service may run apart by one second.
 func TestMeasureLimits_AllowsForClocksThatRunApart(t *testing.T) {
 	t.Parallel()
+
 	limit := Limit{Count: 10, Span: 1000 * time.Second}
 
 	for name, c := range map[string]struct {

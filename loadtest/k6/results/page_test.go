@@ -22,6 +22,7 @@ func mustContain(t *testing.T, page string, parts ...string) {
 // Every part of the page is there: a template fails only where it is executed.
 func TestWritePage_ShowsAllOfAStoredRun(t *testing.T) {
 	t.Parallel()
+
 	run, err := ReadFile(filepath.Join("testdata", "result.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +64,7 @@ func TestWritePage_ShowsAllOfAStoredRun(t *testing.T) {
 		"Compared with the run of 21 November 2026, 12:00, commit abc123", "No regression: no p50 or p95 that could be compared is more than 1.5 times as long as before relative to the empty path, and longer by the clock as well.</p>",
 		"<td>POST /orders 201 p95</td>",
 	)
+
 	checkPage(t, page)
 }
 
@@ -74,6 +76,7 @@ func checkPage(t *testing.T, page string) {
 			t.Errorf("the page holds %q", trace)
 		}
 	}
+
 	opened := regexp.MustCompile(`<(table|tr|td|th|ul|li|p|section|figure|div|svg|span|strong)[ >]`)
 	closed := regexp.MustCompile(`</(table|tr|td|th|ul|li|p|section|figure|div|svg|span|strong)>`)
 	o, c := len(opened.FindAllString(page, -1)), len(closed.FindAllString(page, -1))
@@ -84,6 +87,7 @@ func checkPage(t *testing.T, page string) {
 
 func TestWritePage_OfRunsThatAreNotWhole(t *testing.T) {
 	t.Parallel()
+
 	nothingSent := &Script{Name: "steady"}
 	nothingSent.CollectFailures()
 	interrupted := buildRamp(t)
@@ -139,6 +143,7 @@ func TestWritePage_OfRunsThatAreNotWhole(t *testing.T) {
 
 func TestWritePage_ShowsRegressions(t *testing.T) {
 	t.Parallel()
+
 	before, after := buildRamp(t), buildRamp(t)
 	after.endpoint(createOrder, 201).Latency.P50 *= 4
 	file, err := os.Create(filepath.Join(t.TempDir(), "report.html"))
@@ -150,6 +155,7 @@ func TestWritePage_ShowsRegressions(t *testing.T) {
 	if err := WritePage(file, &Run{Target: OwnSystems, Scripts: []*Script{after}}, &Run{Target: OwnSystems, K6: "v1.0.0", Scripts: []*Script{before}}); err != nil {
 		t.Fatal(err)
 	}
+
 	page, err := os.ReadFile(file.Name())
 	if err != nil {
 		t.Fatal(err)
@@ -163,6 +169,7 @@ func TestWritePage_ShowsRegressions(t *testing.T) {
 // A p99 may grow by chance. The page shows it and does not say that no latency grew.
 func TestWritePage_ComparesADeployment(t *testing.T) {
 	t.Parallel()
+
 	before, after := comparableScript(10, 1), comparableScript(10, 1)
 	after.Endpoints[0].Latency.P99 *= 4
 	earlier, run := runOf(before), runOf(after)
@@ -200,6 +207,7 @@ func TestLatenciesChart_HasTwoEnds(t *testing.T) {
 		for _, tick := range drawn.YTicks {
 			ticks = append(ticks, tick.Label)
 		}
+
 		if !slices.Equal(ticks, c.ticks) || drawn.Lines[0].Path != c.path {
 			t.Errorf("%s: ticks %q, path %s", name, ticks, drawn.Lines[0].Path)
 		}
@@ -242,6 +250,7 @@ func TestTickStep(t *testing.T) {
 // The curves leave gaps where nothing was measured, and stay inside the picture.
 func TestChartsOf(t *testing.T) {
 	t.Parallel()
+
 	one, ten, thousand := Latency(1), Latency(10), Latency(1000)
 	curves := &Curves{
 		Began: start, BucketSeconds: 60,

@@ -106,10 +106,12 @@ func segmentsProblem(summaries []summary) string {
 		if text == "" {
 			name = "the whole"
 		}
+
 		isSegmented = isSegmented || text != ""
 		segments = append(segments, parsed)
 		names = append(names, name)
 	}
+
 	if !isSegmented {
 		return ""
 	}

@@ -23,6 +23,7 @@ var passingSamples = strings.Replace(sampleLines, `"value":0,"tags":{"check"`, `
 
 func TestBuild_ChecksThatPartsAreWhole(t *testing.T) {
 	t.Parallel()
+
 	other := strings.ReplaceAll(passingSamples, `"account":"1"`, `"account":"7"`)
 	emptyPathOnly := strings.ReplaceAll(passingSamples, "POST /orders", emptyPath)
 
@@ -75,12 +76,14 @@ func TestBuild_ChecksThatPartsAreWhole(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			files := ScriptFiles{Folder: t.TempDir()}
 			for i, content := range c.samples {
 				file := fmt.Sprintf("samples%d.json", i+1)
 				writeFile(t, filepath.Join(files.Folder, file), content)
 				files.Samples = append(files.Samples, file)
 			}
+
 			for i, content := range c.summaries {
 				file := fmt.Sprintf("summary%d.json", i+1)
 				writeFile(t, filepath.Join(files.Folder, file), content)
@@ -102,6 +105,7 @@ func TestBuild_ChecksThatPartsAreWhole(t *testing.T) {
 // k6 compresses, and a copy may have been decompressed: the content is what counts.
 func TestBuild_FindsACompressedCopy(t *testing.T) {
 	t.Parallel()
+
 	files := ScriptFiles{Folder: t.TempDir(), Samples: []string{"a.json", "b.json.gz"}, Summaries: []string{"a", "b"}}
 	writeFile(t, filepath.Join(files.Folder, "a.json"), passingSamples)
 	writeFile(t, filepath.Join(files.Folder, "b.json.gz"), compress(t, passingSamples))
@@ -170,6 +174,7 @@ func rampParts(t *testing.T) ScriptFiles {
 		t.Fatal(err)
 	}
 	defer zipped.Close()
+
 	unzipped, err := gzip.NewReader(zipped)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 // The figures are k6's: TrendSink.P of k6 v1.8.1 gives the same of the same values.
 func TestPercentilesOf(t *testing.T) {
 	t.Parallel()
+
 	inf := math.Inf(1)
 
 	for name, c := range map[string]struct {
@@ -67,6 +68,7 @@ func almostEqual(a, b Percentiles) bool {
 // Whatever is missing makes no percentile better, and none is no number.
 func TestPercentilesOf_MissingCountAsSlowest(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Float64Range(0, 30000), 1, 200).Draw(t, "values")
 		missing := rapid.IntRange(0, 200).Draw(t, "missing")
@@ -76,6 +78,7 @@ func TestPercentilesOf_MissingCountAsSlowest(t *testing.T) {
 		for range missing {
 			padded = append(padded, math.Inf(1))
 		}
+
 		got := percentilesOf(padded)
 
 		before := []Latency{whole.P50, whole.P90, whole.P95, whole.P99, whole.P999, whole.Max}
@@ -89,6 +92,7 @@ func TestPercentilesOf_MissingCountAsSlowest(t *testing.T) {
 				t.Fatalf("figure %d is %v, the one before it %v", i, after[i], after[i-1])
 			}
 		}
+
 		if got.Count != len(values)+missing {
 			t.Fatalf("the count is %d", got.Count)
 		}
@@ -97,12 +101,14 @@ func TestPercentilesOf_MissingCountAsSlowest(t *testing.T) {
 
 func TestLatency_SurvivesJSON(t *testing.T) {
 	t.Parallel()
+
 	want := Percentiles{Count: 2, P50: 1.25, P90: never, Max: never}
 
 	text, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var got Percentiles
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
@@ -116,20 +122,24 @@ func TestLatency_SurvivesJSON(t *testing.T) {
 // The summary in testdata holds what k6 itself computed of the samples beside it.
 func TestPercentilesOf_AgreesWithK6(t *testing.T) {
 	t.Parallel()
+
 	text, err := os.ReadFile(filepath.Join("testdata", "ramp.summary.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var summary struct {
 		Metrics map[string]struct{ Values map[string]float64 }
 	}
 	if err := json.Unmarshal(text, &summary); err != nil {
 		t.Fatal(err)
 	}
+
 	samples, err := readSampleFiles(filepath.Join("testdata", "ramp.samples.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var latencies []float64
 	for i := range samples.requests {
 		latencies = append(latencies, samples.requests[i].took)

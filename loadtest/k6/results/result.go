@@ -111,6 +111,7 @@ func decodeRun(content []byte) (*Run, error) {
 	if err := json.Unmarshal(content, &stored); err != nil {
 		return nil, err
 	}
+
 	for _, script := range stored.Scripts {
 		if script == nil {
 			return nil, errors.New("a script is null")
@@ -288,6 +289,7 @@ func (w *Webhooks) Sentence() string {
 	} else {
 		text += fmt.Sprintf(" Compared: stores %d; no order left Searching, so none has webhooks.", w.Stores)
 	}
+
 	if w.Delay.Count > 0 {
 		text += fmt.Sprintf(" From occurrence to arrival: p50 %v, p99 %v.", w.Delay.P50, w.Delay.P99)
 	}
@@ -315,6 +317,7 @@ func (s *Script) CollectFailures() {
 	if s.Interrupted != "" {
 		s.Failures = append(s.Failures, s.interruption())
 	}
+
 	s.Failures = append(s.Failures, s.runFailures()...)
 
 	for i := range s.Levels {
@@ -323,20 +326,24 @@ func (s *Script) CollectFailures() {
 			s.Failures = append(s.Failures, level.failure())
 		}
 	}
+
 	for i := range s.Limits {
 		row := &s.Limits[i]
 		if !row.Held {
 			s.Failures = append(s.Failures, row.failure())
 		}
 	}
+
 	for _, check := range s.Checks {
 		if check.Fails > 0 {
 			s.Failures = append(s.Failures, check.failure())
 		}
 	}
+
 	if s.Webhooks.checked() {
 		s.Failures = append(s.Failures, s.Webhooks.failures()...)
 	}
+
 	for _, program := range s.boundedPrograms() {
 		failure := memoryFailure(program)
 		if failure != "" {
@@ -393,6 +400,7 @@ func (s *Script) runFailures() []string {
 	if len(s.Levels) == 0 && !isExplained {
 		failures = append(failures, "the script has no service levels")
 	}
+
 	if s.Counts.Requests == 0 {
 		failures = append(failures, "nothing was sent")
 	}
@@ -449,6 +457,7 @@ func (s *Script) Headline() string {
 	if e != nil {
 		text += fmt.Sprintf(", %s p99 %v", e.answers(), e.Latency.P99)
 	}
+
 	text += fmt.Sprintf(", %d of %d service levels held", held, len(s.Levels))
 	if s.Webhooks.checked() {
 		text += fmt.Sprintf(", %d of %d webhooks", s.Webhooks.Received, s.Webhooks.Expected)
@@ -465,6 +474,7 @@ func (s *Script) headlineEndpoint() *Endpoint {
 			return e
 		}
 	}
+
 	if len(s.Endpoints) > 0 {
 		return &s.Endpoints[0]
 	}

@@ -64,6 +64,7 @@ func failedScript() *Script {
 		Webhooks: WebhooksOf(WebhooksByAttempts, receiver.Check{Expected: 40, Received: 39, Duplicates: 2, Delays: []float64{3, 5}, Problems: receiver.Problems{"order o-1: lost"}}, 9, 2),
 		Problems: []string{"k6 ended with status 107"},
 	}
+
 	script.CollectFailures()
 
 	return script
@@ -71,6 +72,7 @@ func failedScript() *Script {
 
 func TestScript_CollectFailures(t *testing.T) {
 	t.Parallel()
+
 	script := failedScript()
 
 	script.CollectFailures()
@@ -91,6 +93,7 @@ func TestScript_CollectFailures(t *testing.T) {
 // What was measured until the interruption is judged as well, but need not be whole.
 func TestScript_CollectFailures_OfAnInterruptedScript(t *testing.T) {
 	t.Parallel()
+
 	script := &Script{Interrupted: "the gateway ended", Counts: Counts{Requests: 5}, Checks: []Check{{Name: "an order is accepted", Passes: 9, Fails: 1}}}
 
 	script.CollectFailures()
@@ -103,10 +106,12 @@ func TestScript_CollectFailures_OfAnInterruptedScript(t *testing.T) {
 
 func TestScript_CollectFailures_LimitsWebhookProblems(t *testing.T) {
 	t.Parallel()
+
 	check := receiver.Check{}
 	for i := range 25 {
 		check.Problems.Add("order o-%d: lost", i)
 	}
+
 	script := &Script{Webhooks: WebhooksOf(WebhooksByReceiver, check, 25, 0)}
 
 	script.CollectFailures()
@@ -119,6 +124,7 @@ func TestScript_CollectFailures_LimitsWebhookProblems(t *testing.T) {
 
 func TestScript_Headline(t *testing.T) {
 	t.Parallel()
+
 	quiet := &Script{Name: "polling", TookSeconds: 24, Endpoints: []Endpoint{{Name: "GET /orders/{id}", Status: 200, Latency: Percentiles{Count: 100, P99: 5}}}}
 
 	for want, script := range map[string]*Script{
@@ -165,12 +171,14 @@ func TestWebhooks_Sentence(t *testing.T) {
 
 func TestRun_SurvivesItsFile(t *testing.T) {
 	t.Parallel()
+
 	run := fullRun(t)
 	path := filepath.Join(t.TempDir(), "result.json")
 
 	if err := run.WriteFile(path); err != nil {
 		t.Fatal(err)
 	}
+
 	read, err := ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -180,9 +188,11 @@ func TestRun_SurvivesItsFile(t *testing.T) {
 		script.Orders = nil // these are not stored
 		script.Stores = nil
 	}
+
 	if !reflect.DeepEqual(read, run) {
 		t.Errorf("read %+v, want %+v", read, run)
 	}
+
 	before, _ := writePageAndJUnit(t, run)
 	after, _ := writePageAndJUnit(t, read)
 	if before != after {
@@ -192,6 +202,7 @@ func TestRun_SurvivesItsFile(t *testing.T) {
 
 func TestReadFile_RefusesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
+
 	folder := t.TempDir()
 
 	for content, want := range map[string]string{
@@ -211,6 +222,7 @@ func TestReadFile_RefusesWhatItDoesNotKnow(t *testing.T) {
 			t.Errorf("%s: the error is %v", content, err)
 		}
 	}
+
 	if _, err := ReadFile(filepath.Join(folder, "absent.json")); err == nil {
 		t.Error("a missing file is no error")
 	}
@@ -218,6 +230,7 @@ func TestReadFile_RefusesWhatItDoesNotKnow(t *testing.T) {
 
 func TestRun_Passed(t *testing.T) {
 	t.Parallel()
+
 	held := &Script{}
 	failed := &Script{Failures: []string{"something"}}
 
@@ -257,6 +270,7 @@ func FuzzDecodeRun(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	f.Add(stored)
 
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -269,12 +283,14 @@ func FuzzDecodeRun(f *testing.F) {
 		for _, script := range run.Scripts {
 			_ = fmt.Sprint(script.Headline(), script.Webhooks.Sentence())
 		}
+
 		_ = Compare(run, &Run{Began: time.Now()}, 0)
 	})
 }
 
 func TestCollectFailures_NamesProgramsThatNeedEverMoreMemory(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		seconds float64
 		program harness.Watched

@@ -148,6 +148,7 @@ func (s *sampleSet) readFile(path string) error {
 		s.problems = append(s.problems, fmt.Sprintf("k6's %s is empty", name))
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
@@ -205,6 +206,7 @@ func (s *sampleSet) read(r io.Reader, name string) error {
 	if err != nil && !isCutOff(err) {
 		return err
 	}
+
 	endsWithLine := ending.last == '\n' || number == 0
 	isWhole := err == nil && unreadable == nil && endsWithLine
 	if !isWhole {
@@ -411,6 +413,7 @@ func (s *sampleSet) addOrder(data *pointData) error {
 		End: s.names[end],
 		at:  data.Time.UnixNano(),
 	})
+
 	s.counts.OrdersAccepted++
 
 	return nil
@@ -498,6 +501,7 @@ func (s *sampleSet) span() (from, to time.Time) {
 		if first == 0 || r.sent() < first {
 			first = r.sent()
 		}
+
 		last = max(last, r.answered)
 	}
 

@@ -46,6 +46,7 @@ func TestReadSamples(t *testing.T) {
 	if created.sent() != sent.UnixNano() || created.took != 2.5 || created.status != 201 || created.unexpected {
 		t.Errorf("the first request is %+v", created)
 	}
+
 	names := []string{samples.names[created.endpoint], samples.names[created.account], samples.names[created.scenario]}
 	got := strings.Join(names, ",")
 	if got != "POST /orders,1,day" {
@@ -59,6 +60,7 @@ func TestReadSamples(t *testing.T) {
 	if order.ID != "o-1" || order.End != "Failed" || samples.stores["1"] != 1 {
 		t.Errorf("the order is %+v, stores %v", order, samples.stores)
 	}
+
 	check := samples.checks["an order is accepted"]
 	if check.Passes != 1 || check.Fails != 1 {
 		t.Errorf("the check is %+v", check)
@@ -95,6 +97,7 @@ func TestReadSamples_RefusesWrongLines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			lines := strings.Replace(sampleLines, change[0], change[1], 1)
 			if lines == sampleLines {
 				t.Fatal("nothing was changed")
@@ -112,6 +115,7 @@ func TestReadSamples_RefusesWrongLines(t *testing.T) {
 // The most virtual users count, not the last.
 func TestReadSamples_KeepsTheMostVirtualUsers(t *testing.T) {
 	t.Parallel()
+
 	later := `{"metric":"vus","type":"Point","data":{"time":"2026-11-23T15:06:53Z","value":2,"tags":{}}}
 {"metric":"vus_max","type":"Point","data":{"time":"2026-11-23T15:06:53Z","value":3,"tags":{}}}
 `
@@ -129,6 +133,7 @@ func TestReadSamples_KeepsTheMostVirtualUsers(t *testing.T) {
 // A line may be long, but not without end.
 func TestReadSamples_BoundsTheLengthOfALine(t *testing.T) {
 	t.Parallel()
+
 	longLine := func(length int) string { return strings.Repeat("x", length) + "\n" + sampleLines }
 
 	samples, err := readSamples(strings.NewReader(longLine(1_000_000)))
@@ -144,6 +149,7 @@ func TestReadSamples_BoundsTheLengthOfALine(t *testing.T) {
 // Indices have 16 bits: a name more would be taken for another one.
 func TestSampleSet_BoundsTheNumberOfNames(t *testing.T) {
 	t.Parallel()
+
 	samples := newSamples()
 
 	for i := range 65_535 { // the first name is empty
@@ -156,6 +162,7 @@ func TestSampleSet_BoundsTheNumberOfNames(t *testing.T) {
 	if _, err := samples.index("one more"); err == nil {
 		t.Error("there is room for one more")
 	}
+
 	index, err := samples.index("65534")
 	if err != nil || index != 65_535 {
 		t.Errorf("the last name has index %d, error %v", index, err)
@@ -187,10 +194,12 @@ func TestReadSamples_ReadsUpToTheCut(t *testing.T) {
 
 func TestReadSampleFiles_ReadsACutOffGzip(t *testing.T) {
 	t.Parallel()
+
 	whole, err := os.ReadFile(filepath.Join("testdata", "ramp.samples.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cut := filepath.Join(t.TempDir(), "cut.json.gz")
 	empty := filepath.Join(t.TempDir(), "empty.json.gz")
 	writeFile(t, cut, string(whole[:len(whole)/2]))
@@ -204,6 +213,7 @@ func TestReadSampleFiles_ReadsACutOffGzip(t *testing.T) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
+
 	writeFile(t, corrupt, zipped.String()+"\xff\xff\xff") // no block begins like this
 
 	all, err := readSampleFiles(filepath.Join("testdata", "ramp.samples.json.gz"))
@@ -218,14 +228,17 @@ func TestReadSampleFiles_ReadsACutOffGzip(t *testing.T) {
 	if len(part.requests) == 0 || len(part.requests) >= len(all.requests) {
 		t.Errorf("%d of %d requests", len(part.requests), len(all.requests))
 	}
+
 	got := strings.Join(part.problems, "\n")
 	if !strings.Contains(got, "cut off") || !strings.Contains(got, "empty") {
 		t.Errorf("problems: %s", got)
 	}
+
 	broken, err := readSampleFiles(corrupt)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(broken.requests) != 2 || len(broken.problems) != 1 {
 		t.Errorf("a file with a corrupt end: %d requests, problems %v", len(broken.requests), broken.problems)
 	}
@@ -237,6 +250,7 @@ func TestReadSampleFiles_ReadsACutOffGzip(t *testing.T) {
 // Parts of a distributed run are read as one.
 func TestReadSampleFiles_MergesParts(t *testing.T) {
 	t.Parallel()
+
 	plain := filepath.Join(t.TempDir(), "one.json")
 	zipped := filepath.Join(t.TempDir(), "two.json.gz")
 	writeFile(t, plain, strings.ReplaceAll(sampleLines, `"account":"1"`, `"account":"7"`))
@@ -259,6 +273,7 @@ func TestReadSampleFiles_MergesParts(t *testing.T) {
 // of the request that was sent first.
 func TestSampleSet_Span(t *testing.T) {
 	t.Parallel()
+
 	samples := newSamples()
 	samples.requests = []request{
 		{answered: start.Add(3 * time.Second).UnixNano(), took: 1000, scenario: 1},
@@ -313,6 +328,7 @@ func FuzzReadSamples(f *testing.F) {
 		if c != nil && len(c.Requests) > maxBuckets {
 			t.Errorf("%d buckets", len(c.Requests))
 		}
+
 		writePageAndJUnit(t, &Run{Scripts: []*Script{script}})
 	})
 }

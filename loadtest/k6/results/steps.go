@@ -158,6 +158,7 @@ func (r *Ramp) findKnee() {
 		if r.Steps[i].Broken == "" {
 			continue
 		}
+
 		if i == 0 {
 			r.KneeWords = "below the lowest rate"
 			return
@@ -230,12 +231,15 @@ func groupByScenario(s *sampleSet) samplesByScenario {
 			groups.scenario(scenario).addEmpty(r)
 		}
 	}
+
 	for _, d := range s.drops {
 		groups.scenario(s.names[d.scenario]).dropped += d.count
 	}
+
 	for name, count := range s.iterations {
 		groups.scenario(name).iterations = count
 	}
+
 	for name, count := range s.resends {
 		groups.scenario(name).resends = count
 	}
@@ -296,12 +300,14 @@ func stepOf(planned summaryStep, measured *stepSamples, kneeP99 float64) Step {
 	for len(latencies) < step.Offered {
 		latencies = append(latencies, float64(never))
 	}
+
 	step.Latency = percentilesOf(latencies)
 
 	if len(measured.empty) >= leastForStep {
 		empty := percentilesOf(measured.empty)
 		step.EmptyP99 = &empty.P99
 	}
+
 	step.Broken = brokenBy(&step, kneeP99)
 
 	return step

@@ -24,16 +24,19 @@ func addStep(t *testing.T, samples *sampleSet, scenario string, created, dropped
 			answered: start.UnixNano(), took: ms, endpoint: endpoint, scenario: scenarioIndex, status: 201,
 		})
 	}
+
 	samples.iterations[scenario] = created
 	samples.drops = append(samples.drops, drop{at: start.UnixNano(), count: dropped, scenario: scenarioIndex})
 }
 
 func TestRampOf_Knee(t *testing.T) {
 	t.Parallel()
+
 	type measured struct {
 		created, dropped int
 		ms               float64
 	}
+
 	holds := measured{created: 1000, ms: 10}
 	slow := measured{created: 1000, ms: 101}
 
@@ -54,6 +57,7 @@ func TestRampOf_Knee(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			samples := newSamples()
 			var script summary
 			for i, step := range c.steps {
@@ -69,6 +73,7 @@ func TestRampOf_Knee(t *testing.T) {
 			if ramp.Knee != nil {
 				knee = *ramp.Knee
 			}
+
 			if knee != c.knee || ramp.KneeWords != c.words {
 				t.Errorf("the knee is %v, %q; steps %+v", knee, ramp.KneeWords, ramp.Steps)
 			}
@@ -78,6 +83,7 @@ func TestRampOf_Knee(t *testing.T) {
 
 func TestRampOf_EmptyPathOfSteps(t *testing.T) {
 	t.Parallel()
+
 	samples := newSamples()
 	addStep(t, samples, "step_0010", 10, 0, 10)
 	addStep(t, samples, "step_0020", 20, 0, 10)
@@ -100,6 +106,7 @@ func TestRampOf_EmptyPathOfSteps(t *testing.T) {
 
 func TestRampOf_Bottleneck(t *testing.T) {
 	t.Parallel()
+
 	const (
 		outside = "in the first step that breaks the empty path took p99 60.0 ms, too: k6, the machine or the network is at its limit, not the service"
 		tooFew  = "k6 had too few virtual users (LONGEST_WAIT)"
@@ -126,6 +133,7 @@ func TestRampOf_Bottleneck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			samples := newSamples()
 			addStep(t, samples, "step_0010", 10, 0, 1)
 			addStep(t, samples, "step_0100", c.created, c.dropped, c.ms)
@@ -147,6 +155,7 @@ func TestRampOf_Bottleneck(t *testing.T) {
 // What was not accepted is in the percentiles, as slowest.
 func TestRampOf_CountsWhatWasNotAccepted(t *testing.T) {
 	t.Parallel()
+
 	samples := newSamples()
 	addStep(t, samples, "step_0010", 90, 4, 10)
 	others := []int16{503, 503, 429, 0}
@@ -156,6 +165,7 @@ func TestRampOf_CountsWhatWasNotAccepted(t *testing.T) {
 		added.took = 0.2
 		samples.requests = append(samples.requests, added)
 	}
+
 	samples.iterations["step_0010"] = 93
 	samples.resends["step_0010"] = 1
 
@@ -220,6 +230,7 @@ func TestRampOf_UsesTheScriptsBound(t *testing.T) {
 
 func TestRamp_ComparesTheScriptsKnee(t *testing.T) {
 	t.Parallel()
+
 	found := Ramp{Knee: pointerTo(40), KneeWords: "40/s"}
 	none := Ramp{KneeWords: "not reached"}
 
@@ -272,6 +283,7 @@ func TestBucketLength(t *testing.T) {
 
 func TestCurvesOf(t *testing.T) {
 	t.Parallel()
+
 	samples := newSamples()
 	addRequests(t, samples, createOrder, "1", 201, 201, 429, 503)
 	addRequests(t, samples, emptyPath, "1", 404, 0)
@@ -279,6 +291,7 @@ func TestCurvesOf(t *testing.T) {
 	for i := range samples.requests {
 		samples.requests[i].took = float64(i + 1)
 	}
+
 	late := samples.requests[0]
 	late.answered += int64(2500 * time.Millisecond)
 	samples.requests = append(samples.requests, late)
@@ -298,6 +311,7 @@ func TestCurvesOf(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, c.got, c.want)
 		}
 	}
+
 	if curves.P50[1] != nil || *curves.P50[0] != 1.5 || *curves.P99[2] != 1 || *curves.EmptyP99[0] != 5 {
 		t.Errorf("latencies: %v, %v, %v", curves.P50, curves.P99, curves.EmptyP99)
 	}
@@ -310,6 +324,7 @@ func TestCurvesOf(t *testing.T) {
 // latencies.
 func TestCurvesOf_LongBuckets(t *testing.T) {
 	t.Parallel()
+
 	samples := newSamples()
 	addRequests(t, samples, createOrder, "1", 201, 201, 201, 201)
 	addRequests(t, samples, "PUT /stores/{id}", "1", 201)
