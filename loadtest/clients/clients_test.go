@@ -57,6 +57,7 @@ func TestMain(m *testing.M) {
 // chunked bodies. A client that is not installed fails.
 func TestClients_GetFromATokenToADeliveredOrder(t *testing.T) {
 	t.Parallel()
+
 	walks, err := filepath.Abs("walks")
 	must(t, err)
 	o := stack.Options{DataDir: filepath.Join(t.TempDir(), "data"), BinDir: testserver.Programs(t), CourierStep: 200 * time.Millisecond}
@@ -68,6 +69,7 @@ func TestClients_GetFromATokenToADeliveredOrder(t *testing.T) {
 			tlsURL, proxy = c.startProxy(t, strings.TrimPrefix(s.Demo.BaseURL, "http://"))
 			defer proxy.Stop()
 		}
+
 		all := c.walkers(t)
 		t.Run("walks", func(t *testing.T) { // ends after all of them
 			for _, w := range all {
@@ -84,8 +86,10 @@ func TestClients_GetFromATokenToADeliveredOrder(t *testing.T) {
 				}
 			}
 		})
+
 		return nil
 	})
+
 	must(t, err)
 }
 
@@ -105,17 +109,21 @@ func (c *checker) startProxy(t *testing.T, gateway string) (url string, proxy *s
 		"-keystore", trust, "-storepass", "changeit").CombinedOutput(); err != nil {
 		t.Logf("Java will not trust the certificate: %v %s", err, said)
 	}
+
 	c.trust = []string{
 		"CURL_CA_BUNDLE=" + files.CAFile, "SSL_CERT_FILE=" + files.CAFile, "NODE_EXTRA_CA_CERTS=" + files.CAFile,
 		"REQUESTS_CA_BUNDLE=" + files.CAFile, "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStorePassword=changeit -Djavax.net.ssl.trustStore=" + trust,
 	}
+
 	addr, health := stack.FreeAddr(), stack.FreeAddr()
 	proxy = &stack.Program{
 		Name: "haproxy", Path: "haproxy", Args: []string{"-db", "-f", filepath.Join(c.walks, "haproxy.cfg")},
 		Env: []string{"TLS_ADDR=" + addr, "CERTIFICATE=" + pem, "HEALTH_ADDR=" + health, "GATEWAY_ADDR=" + gateway},
 		Log: filepath.Join(c.dir, "haproxy.log"), Ready: "http://" + health + "/healthz",
 	}
+
 	must(t, proxy.Start(t.Context()))
+
 	return "https://localhost:" + addr[strings.LastIndexByte(addr, ':')+1:], proxy
 }
 
@@ -126,12 +134,14 @@ func (c *checker) walkers(t *testing.T) []walker {
 	if said, err := install.CombinedOutput(); err != nil {
 		t.Logf("axios cannot be installed: %v\n%s", err, said)
 	}
+
 	self, err := os.Executable()
 	must(t, err)
 	requests := "python3"
 	if exec.CommandContext(t.Context(), requests, "-c", "import requests").Run() != nil {
 		requests = "/usr/bin/python3" // the system's, for which its package is, where another one comes first on PATH
 	}
+
 	data, err := stack.DataDir()
 	must(t, err)
 	k6 := filepath.Join(data, "bin", "k6") // where `make loadtest` puts it, too
@@ -153,6 +163,7 @@ func (c *checker) walkers(t *testing.T) []walker {
 		streaming.env = append(slices.Clone(w.env), "STREAM=1")
 		all = append(all, w, streaming)
 	}
+
 	return all
 }
 
@@ -182,6 +193,7 @@ func (c *checker) walk(ctx context.Context, w walker, url string) (version strin
 	if err != nil {
 		return "", err
 	}
+
 	cmd := exec.CommandContext(ctx, w.command[0], w.command[1:]...)
 	cmd.Dir = c.walks
 	cmd.Env = slices.Concat(os.Environ(), c.trust, w.env,
@@ -192,10 +204,12 @@ func (c *checker) walk(ctx context.Context, w walker, url string) (version strin
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s%s", err, said, complaints.String())
 	}
+
 	words := strings.Fields(string(said))
 	if len(words) != 3 {
 		return "", fmt.Errorf("printed %q, not two order ids and a version of HTTP", said)
 	}
+
 	for i, want := range []string{"Delivered", "Cancelled"} {
 		var order struct{ Status string }
 		path := "/orders/" + words[i]
@@ -204,12 +218,15 @@ func (c *checker) walk(ctx context.Context, w walker, url string) (version strin
 			time.Sleep(answer.RetryAfter()) // the client has read it within the last 10 s (spec, "Limits")
 			answer, err = vendor.Do(ctx, http.MethodGet, path, nil)
 		}
+
 		if err == nil {
 			err = answer.Into(&order)
 		}
+
 		if err != nil || order.Status != want {
 			return "", errors.Join(fmt.Errorf("order %s is %q, not %s", words[i], order.Status, want), err)
 		}
 	}
+
 	return words[2], nil
 }

@@ -23,6 +23,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if os.Getenv("STREAM") != "" && r.Body != nil {
 		sent.ContentLength = -1
 	}
+
 	resp, err := http.DefaultTransport.RoundTrip(&sent)
 	if err == nil {
 		t.proto = resp.Proto
@@ -38,26 +39,31 @@ func walkNetHTTP(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var failure error
 	call := func(method, path string, body any, into any, headers ...string) {
 		if failure == nil {
 			failure = api.Call(ctx, method, path, body, into, headers...)
 		}
 	}
+
 	store := stack.StoreBody("")
 	delete(store, "fleetId")
 	var state struct {
 		Status          string
 		AvailableFleets []struct{ FleetID string }
 	}
+
 	call("PUT", "/stores/moda", store, &state)
 	if failure != nil || len(state.AvailableFleets) == 0 {
 		return errors.Join(errors.New("the store has no fleet"), failure)
 	}
+
 	for store["fleetId"] = state.AvailableFleets[0].FleetID; state.Status != "Active" && failure == nil; {
 		call("PUT", "/stores/moda", store, &state)
 		time.Sleep(300 * time.Millisecond)
 	}
+
 	vendor := &stack.Vendor{Store: "moda"}
 	first, second := vendor.Order(nil), vendor.Order(func(o map[string]any) { o["packageNote"] = "SIM:HOLD=Assigned" })
 	var delivered, again, cancelled struct{ OrderID, Status string }
@@ -68,11 +74,14 @@ func walkNetHTTP(ctx context.Context) error {
 	if failure == nil && again.OrderID != delivered.OrderID {
 		return fmt.Errorf("the order again is %s, not %s", again.OrderID, delivered.OrderID)
 	}
+
 	time.Sleep(4 * time.Second)
 	for call("GET", "/orders/"+delivered.OrderID, nil, &delivered); delivered.Status != "Delivered" && failure == nil; {
 		time.Sleep(10 * time.Second)
 		call("GET", "/orders/"+delivered.OrderID, nil, &delivered)
 	}
+
 	fmt.Println(delivered.OrderID, cancelled.OrderID, t.proto)
+
 	return failure
 }

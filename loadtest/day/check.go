@@ -29,6 +29,7 @@ func (d *Day) conclude(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	// The reports have the late deliveries, so the worker has decided them. The orders must not have changed by that.
 	d.readLate(ctx)
 
@@ -38,6 +39,7 @@ func (d *Day) conclude(ctx context.Context, out io.Writer) error {
 	if len(f.problems)+len(r.problems) > 0 {
 		return errors.New("the day does not balance")
 	}
+
 	return nil
 }
 
@@ -78,6 +80,7 @@ func (d *Day) figures() *figures {
 		if r.answer.Status == 0 {
 			continue // never answered, which is a problem already
 		}
+
 		f.sent++
 		switch {
 		case r.order.OrderID == "":
@@ -102,6 +105,7 @@ func (d *Day) figures() *figures {
 	f.webhooks = d.Check(orders, f.stores)
 	f.problems = append(f.problems, f.webhooks.Problems...)
 	f.balance()
+
 	return f
 }
 
@@ -110,9 +114,11 @@ func (f *figures) balance() {
 	if f.webhooks.Duplicates < f.duplicatesAsked {
 		f.problems.Add("%d duplicates received, %d asked for", f.webhooks.Duplicates, f.duplicatesAsked)
 	}
+
 	if f.sent != f.accepted+f.replayed+f.refused {
 		f.problems.Add("sent %d is not accepted %d + replayed %d + refused %d", f.sent, f.accepted, f.replayed, f.refused)
 	}
+
 	delivered, failed, cancelled := f.ended["Delivered"], f.ended["Failed"], f.ended["Cancelled"]
 	if f.accepted != delivered+failed+cancelled {
 		f.problems.Add("accepted %d is not delivered %d + failed %d + cancelled %d", f.accepted, delivered, failed, cancelled)
@@ -133,6 +139,7 @@ func (f *figures) print(out io.Writer) {
 	for _, n := range f.retries {
 		retries += n
 	}
+
 	if retries > 0 {
 		line("sent again", retries, counted(f.retries))
 	}
@@ -199,11 +206,14 @@ func (d *Day) awaitReports(ctx context.Context) (r *reports, err error) {
 		r.compareCollections(expectedCollections(d.plan))
 		r.compareExceptions(expectedExceptions(d.plan))
 		r.checkControlTotals()
+
 		return len(r.problems) == 0, nil
 	})
+
 	if errors.Is(err, harness.ErrTimeout) {
 		err = nil // the problems are the result
 	}
+
 	return r, err
 }
 
@@ -221,6 +231,7 @@ func (r *reports) read(ctx context.Context, o *Options) error {
 			return fmt.Errorf("report %s: %w", name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -239,6 +250,7 @@ func expectedCollections(p *plan) map[string]collection {
 			expected[day+" "+r.store.id] = row
 		}
 	}
+
 	return expected
 }
 
@@ -264,14 +276,17 @@ func expectedExceptions(p *plan) map[string]int {
 		if r.payment == "none" {
 			kinds["PaymentTypeMissing"]++
 		}
+
 		hasCollection := r.payment == "Cash" || r.payment == "Card"
 		if hasCollection && r.order.Status != "Delivered" {
 			kinds["CollectionUndelivered"]++
 		}
+
 		if r.want.LateDelivery {
 			kinds["LateDelivery"]++
 		}
 	}
+
 	return kinds
 }
 
@@ -287,6 +302,7 @@ func (r *reports) compareCollections(expected map[string]collection) {
 			r.problems.Add("%s: reported %+v, sent %+v", key, reported[key], expected[key])
 		}
 	}
+
 	if len(r.collections.Rows) != len(expected) {
 		r.problems.Add("%d rows of expected collections, %d stores had deliveries", len(r.collections.Rows), len(expected))
 	}
@@ -317,6 +333,7 @@ func (r *reports) checkControlTotals() {
 			r.problems.Add("control totals: %s does not balance", row["line"])
 		}
 	}
+
 	if !anyBalances {
 		r.problems.Add("no control total balances")
 	}
@@ -332,6 +349,7 @@ func (r *reports) print(out io.Writer) {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%v\t%d\t%v\t%d\t%v\t\n", c.Day, c.StoreName, c.DeliveredCount,
 			c.CashCount, c.CashExpected, c.CardCount, c.CardExpected, c.PrepaidCount, c.PrepaidAmount)
 	}
+
 	_ = t.Flush() // a terminal that is gone changes nothing
 
 	fmt.Fprintf(out, "\nExceptions: %s\n", counted(r.exceptionsByKind()))
@@ -345,6 +363,7 @@ func (r *reports) print(out io.Writer) {
 		}
 		fmt.Fprintf(t, "%.12s\t\n", text(row["sha256"]))
 	}
+
 	_ = t.Flush() // as above
 
 	printProblems(out, r.problems, "The reports reconcile with what the vendor sent.",
@@ -378,6 +397,7 @@ func printProblems(out io.Writer, problems receiver.Problems, good, bad string) 
 		fmt.Fprintf(out, "\n%s\n", good)
 		return
 	}
+
 	fmt.Fprintf(out, "\n%s (%d problems):\n", bad, len(problems))
 	for _, p := range problems[:min(len(problems), 25)] {
 		fmt.Fprintf(out, "  - %s\n", p)

@@ -17,6 +17,7 @@ func TestFigures_PrintWhatWasCounted(t *testing.T) {
 		duplicatesAsked: 10,
 		retries:         map[string]int{"RATE_LIMITED": 1, noAnswer: 2},
 	}
+
 	for _, test := range []struct {
 		name     string
 		problems receiver.Problems
@@ -58,6 +59,7 @@ func TestFigures_BalanceNotesSumsThatAreNotThoseOfTheirParts(t *testing.T) {
 		webhooks:        &receiver.Check{},
 		duplicatesAsked: 1,
 	}
+
 	f.balance()
 	if len(f.problems) != 3 {
 		t.Errorf("problems: %q", f.problems)

@@ -119,6 +119,7 @@ func newPlan(orders int) (*plan, error) {
 			return nil, err
 		}
 	}
+
 	p.addRepeats(max(orders/20, 3))
 
 	return p, nil
@@ -148,6 +149,7 @@ func (p *plan) kinds(orders int) []kind {
 	}
 
 	p.rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+
 	return kinds
 }
 
@@ -156,6 +158,7 @@ func (p *plan) addStores() {
 		if !at.Branch {
 			continue
 		}
+
 		name := "Anadolu Sofrası " + at.District
 		p.stores = append(p.stores, &store{id: "S-" + at.District, name: name, city: at.City, body: object{
 			"taxNumber": strconv.Itoa(1000000000 + p.rng.IntN(8999999999)),
@@ -184,6 +187,7 @@ func (p *plan) add(k kind) error {
 		amount:     kurus(80 + p.rng.IntN(170000)),
 		done:       make(chan struct{}),
 	}
+
 	r.key = r.externalID // the spec's suggestion
 	if number%10 == 0 {
 		r.key = "key-" + r.externalID // any other key is as good
@@ -199,6 +203,7 @@ func (p *plan) add(k kind) error {
 		}
 		order["payment"] = payment
 	}
+
 	change(order, k.Change)
 
 	var err error
@@ -206,11 +211,13 @@ func (p *plan) add(k kind) error {
 	if err != nil {
 		return err
 	}
+
 	if k.Malformed {
 		r.body = r.body[:len(r.body)-1]
 	}
 
 	p.requests = append(p.requests, r)
+
 	return nil
 }
 
@@ -233,10 +240,12 @@ func (p *plan) draw(r *request, at place) object {
 		},
 		"orderAmount": json.Number(r.amount.String()),
 	}
+
 	note := pick(p, p.Notes)
 	if note != "" {
 		order["packageNote"] = note
 	}
+
 	return order
 }
 
@@ -269,6 +278,7 @@ func (p *plan) addRepeats(n int) {
 			original:   original,
 			done:       make(chan struct{}),
 		}
+
 		switch i % 3 {
 		case 0: // the same key and body: the original answer
 			repeat.want = kind{Status: http.StatusCreated}

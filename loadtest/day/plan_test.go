@@ -24,9 +24,11 @@ func TestNewPlan_HasEveryKindAndIsRepeatable(t *testing.T) {
 		} else if slices.Index(p.requests, r.original) >= i {
 			t.Errorf("request %d repeats a later one", i)
 		}
+
 		if r.want.LateDelivery {
 			lateDeliveries++
 		}
+
 		if string(r.body) != string(same.requests[i].body) {
 			t.Fatalf("request %d differs between two plans:\n%s\n%s", i, r.body, same.requests[i].body)
 		}

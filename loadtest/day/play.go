@@ -81,6 +81,7 @@ func New(o Options) (*Day, error) {
 	if o.Rate == 0 {
 		o.Rate = defaultRate
 	}
+
 	p, err := newPlan(o.Orders)
 	if err != nil {
 		return nil, err
@@ -89,6 +90,7 @@ func New(o Options) (*Day, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &Day{Receiver: r, options: o, plan: p, retries: map[string]int{}}, nil
 }
 
@@ -114,7 +116,9 @@ func (d *Day) play(ctx context.Context) error {
 	if err := d.createOrders(ctx); err != nil {
 		return err
 	}
+
 	d.settle(ctx)
+
 	return ctx.Err()
 }
 
@@ -123,6 +127,7 @@ func (d *Day) login(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	d.fleet = apis.Fleet
 	account := d.options.Demo.Account
 	d.vendor, err = apis.Vendor.Login(ctx, "/token", account.ClientID, account.ClientSecret)
@@ -174,9 +179,11 @@ func (d *Day) createOrders(ctx context.Context) error {
 			return nil
 		})
 	}
+
 	_ = inFlight.Wait() // no request returns an error
 
 	d.cancels.Wait()
+
 	return ctx.Err()
 }
 
@@ -192,6 +199,7 @@ func (d *Day) create(ctx context.Context, r *request) {
 		d.problem("order %s: %v", r.externalID, err)
 		return
 	}
+
 	r.answer = *answer
 	if answer.Status != r.want.Status || answer.Code != r.want.Code {
 		d.problem("order %s: answered %d %s %s, planned %d %s",
@@ -234,6 +242,7 @@ func (d *Day) accept(ctx context.Context, r *request, retried bool) {
 		}
 		return
 	}
+
 	if replayed && !retried {
 		d.problem("order %s: the first answer says that it is a repetition", r.externalID)
 	}
@@ -274,6 +283,7 @@ func (d *Day) settle(ctx context.Context) {
 			return !slices.Contains([]string{"Delivered", "Failed", "Cancelled"}, d.Last(r.order.OrderID))
 		})
 	})
+
 	if unsettled != nil {
 		d.problem("%v", unsettled)
 	}
@@ -285,18 +295,22 @@ func (d *Day) settle(ctx context.Context) {
 			if r.want.LateDelivery {
 				d.deliverLate(ctx, r)
 			}
+
 			if i%50 == 0 && d.Last(r.order.OrderID) == "Delivered" {
 				d.cancelTooLate(ctx, r)
 			}
+
 			d.read(ctx, r)
 			return nil
 		})
 	}
+
 	_ = inFlight.Wait() // no request returns an error
 
 	if unsettled != nil {
 		return // it has waited long enough
 	}
+
 	// Webhooks of earlier statuses may still be in flight after a retry. Those that do not come are found later.
 	_ = d.await(ctx, "every webhook", func() bool {
 		return !slices.ContainsFunc(orders, func(r *request) bool {
@@ -323,6 +337,7 @@ func (d *Day) cancelTooLate(ctx context.Context, r *request) {
 		d.problem("late cancel %s: answered %s", r.externalID, answer.Raw)
 		return
 	}
+
 	d.countTooLate()
 }
 
@@ -333,6 +348,7 @@ func (d *Day) read(ctx context.Context, r *request) {
 		d.problem("read order %s: %v", r.externalID, err)
 		return
 	}
+
 	r.order = history
 
 	courier := history.Courier
@@ -378,12 +394,14 @@ func (d *Day) send(ctx context.Context, method, path string, body any, headers .
 			reason = answer.Code
 			pause = max(pause, answer.RetryAfter())
 		}
+
 		if time.Now().Add(pause).After(deadline) {
 			return nil, retried, fmt.Errorf("no final answer within %v: %w", sendTimeout, err)
 		}
 		if err := harness.Sleep(ctx, pause); err != nil {
 			return nil, retried, err
 		}
+
 		retried = true
 		d.countRetry(reason)
 	}

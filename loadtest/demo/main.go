@@ -68,5 +68,6 @@ func playForPictures(ctx context.Context, s *harness.System, o day.Options, fold
 	if err := scene.complete(ctx); err != nil {
 		return err
 	}
+
 	return scene.takePictures(ctx, folder)
 }

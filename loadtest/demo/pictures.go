@@ -103,11 +103,13 @@ func (s *scene) takePictures(ctx context.Context, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
+
 	b, err := browser.Launch(ctx)
 	if err != nil {
 		return err
 	}
 	defer b.Stop()
+
 	tab, err := b.NewTab(s.Demo.PanelURL)
 	if err != nil {
 		return err
@@ -127,6 +129,7 @@ func (s *scene) takePictures(ctx context.Context, folder string) error {
 	for _, fault := range tab.Faults() {
 		troubles = append(troubles, errors.New(fault.Text))
 	}
+
 	return errors.Join(troubles...)
 }
 
@@ -154,14 +157,17 @@ func (p *picture) take(tab *browser.Tab, file string) error {
 	if err := tab.Open(p.path); err != nil {
 		return err
 	}
+
 	status := tab.Status()
 	if status != http.StatusOK {
 		return fmt.Errorf("%s answers %d", p.path, status)
 	}
+
 	_, err := browser.Evaluate[bool](tab, untilFetched)
 	if err != nil {
 		return err
 	}
+
 	time.Sleep(time.Second) // charts are drawn after the page has loaded
 
 	// The picture is a screen as high as what it shows, so that what sticks to
@@ -173,16 +179,19 @@ func (p *picture) take(tab *browser.Tab, file string) error {
 	if err := tab.Viewport(p.screen.width, max(p.screen.height, min(length, p.screen.shown))); err != nil {
 		return err
 	}
+
 	time.Sleep(500 * time.Millisecond)
 
 	shot, err := tab.Screenshot()
 	if err != nil {
 		return err
 	}
+
 	fmt.Printf("%-20s %4d kB\n", filepath.Base(file), len(shot)/1000)
 	if len(shot) > maxPicture {
 		return fmt.Errorf("%d bytes, more than %d", len(shot), maxPicture)
 	}
+
 	return os.WriteFile(file, shot, 0o644)
 }
 
@@ -201,14 +210,17 @@ func (s *scene) measure(ctx context.Context, tab *browser.Tab) error {
 		if err != nil {
 			return err
 		}
+
 		fmt.Fprintf(table, "%s\t%d\t%.1f ms\t\n", path, size, float64(median.Microseconds())/1000)
 		if size > maxBytes {
 			large = append(large, path)
 		}
+
 		if median > maxTime {
 			slow = append(slow, path)
 		}
 	}
+
 	if err := table.Flush(); err != nil {
 		return err
 	}
@@ -216,9 +228,11 @@ func (s *scene) measure(ctx context.Context, tab *browser.Tab) error {
 	if len(slow) > 0 { // no failure: the machine may be busy
 		fmt.Printf("slower than %v: %s\n", maxTime, strings.Join(slow, ", "))
 	}
+
 	if len(large) > 0 {
 		return fmt.Errorf("larger than %d bytes: %s", maxBytes, strings.Join(large, ", "))
 	}
+
 	return nil
 }
 
@@ -234,6 +248,7 @@ func (s *scene) read(ctx context.Context, tab *browser.Tab, path, cookie string)
 		}
 		took = append(took, time.Since(began))
 	}
+
 	slices.Sort(took)
 	median = took[len(took)/2]
 	if strings.HasSuffix(path, "/live") {
@@ -243,11 +258,13 @@ func (s *scene) read(ctx context.Context, tab *browser.Tab, path, cookie string)
 	if err := tab.Open(path); err != nil {
 		return 0, 0, err
 	}
+
 	parts, err := browser.Evaluate[[]string](tab, `[...document.querySelectorAll('link[rel=stylesheet], link[rel=icon], script[src]')]
 		.map(e => new URL(e.href || e.src).pathname).filter(path => !path.includes('chart'))`)
 	if err != nil {
 		return 0, 0, err
 	}
+
 	for _, part := range parts {
 		bytes, err := s.fetch(ctx, part, cookie)
 		if err != nil {
@@ -255,6 +272,7 @@ func (s *scene) read(ctx context.Context, tab *browser.Tab, path, cookie string)
 		}
 		size += bytes
 	}
+
 	return size, median, nil
 }
 
@@ -268,6 +286,8 @@ func (s *scene) fetch(ctx context.Context, path, cookie string) (int, error) {
 		return 0, err
 	}
 	defer resp.Body.Close()
+
 	n, err := io.Copy(io.Discard, resp.Body)
+
 	return int(n), err
 }

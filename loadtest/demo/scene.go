@@ -61,6 +61,7 @@ func (s *scene) openNeighbours(ctx context.Context) (err error) {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -92,6 +93,7 @@ func (s *scene) openUnreachable(ctx context.Context, name string) (*stack.Vendor
 		return nil, err
 	}
 	defer func() { _ = l.Close() }() // nothing waits to be written
+
 	err = l.Webhooks.Publish(ctx, ledger.Notice{
 		Account:    account,
 		Type:       delivery.StoreActivated,
@@ -121,6 +123,7 @@ func (s *scene) complete(ctx context.Context) (err error) {
 			return err
 		}
 	}
+
 	if err := s.closeMonth(ctx); err != nil {
 		return fmt.Errorf("close a month: %w", err)
 	}
@@ -130,6 +133,7 @@ func (s *scene) complete(ctx context.Context) (err error) {
 
 	s.deliveredOrder, err = harness.Query(ctx, s.ClickHouseURL(), "SELECT order_id FROM delivery.orders FINAL "+
 		"WHERE status = 'Delivered' AND business_day >= toDate(now('Etc/GMT-3')) LIMIT 1")
+
 	return err
 }
 
@@ -173,6 +177,7 @@ func (s *scene) closeMonth(ctx context.Context) error {
 			return fmt.Errorf("%v: %w: %s", command, err, out)
 		}
 	}
+
 	return nil
 }
 
@@ -197,6 +202,8 @@ func (s *scene) leaveInProgress(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	s.trackingPath = link.Path
+
 	return awaitStatus(ctx, s.Fleet, "/jobs/"+created.OrderID, "Delivering")
 }

@@ -15,6 +15,7 @@ func TestMain(m *testing.M) { testserver.Main(m) }
 // The panel opens the orders of the earlier days as it does any other.
 func TestEarlier_OrdersHaveIDsOfThisService(t *testing.T) {
 	t.Parallel()
+
 	e := archiveenv.New(t)
 	today := delivery.MakeOrderID(1000, delivery.DayOf(time.Now()), [delivery.OrderDigestSize]byte{0xab, 11: 0xcd})
 	e.ClickHouse.Exec(t, "INSERT INTO "+e.Database+".orders (order_id, business_day, created_at, ended_at, version, status) "+
@@ -23,6 +24,7 @@ func TestEarlier_OrdersHaveIDsOfThisService(t *testing.T) {
 	if err := earlier.Execute(&statement, map[string]int{"DaysAgo": 300, "Share": 100}); err != nil {
 		t.Fatal(err)
 	}
+
 	e.ClickHouse.Exec(t, strings.ReplaceAll(statement.String(), "delivery.", e.Database+"."))
 	id, err := delivery.ParseOrderID(strings.TrimSpace(e.Ask("toString(order_id) FROM " + e.Database + ".orders WHERE business_day < today() - 200")))
 	if err != nil || id.Partition() != 1000 || id.Day() != today.Day()-300 || id.Digest() == today.Digest() {

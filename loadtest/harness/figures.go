@@ -18,13 +18,17 @@ func WriteJSON(path string, what any, out io.Writer) error {
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o755)
 	}
+
 	if err == nil {
 		err = os.WriteFile(path, append(content, '\n'), 0o644)
 	}
+
 	if err != nil {
 		return fmt.Errorf("write the figures: %w", err)
 	}
+
 	fmt.Fprintln(out, "figures:", path)
+
 	return nil
 }
 

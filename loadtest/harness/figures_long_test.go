@@ -6,10 +6,12 @@ import "testing"
 
 func TestQuantile(t *testing.T) {
 	t.Parallel()
+
 	hundred := make([]float64, 100)
 	for i := range hundred {
 		hundred[i] = float64(100 - i)
 	}
+
 	for q, want := range map[float64]float64{0: 1, 0.5: 50, 0.99: 99, 1: 100} {
 		if got := Quantile(hundred, q); got != want {
 			t.Errorf("%v: %v", q, got)
@@ -19,6 +21,7 @@ func TestQuantile(t *testing.T) {
 
 func TestMedian(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		rounds []float64
 		want   float64

@@ -28,10 +28,12 @@ func K6(ctx context.Context, out io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	dir := filepath.Join(data, "bin")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
+
 	unlock, err := lockFile(filepath.Join(dir, "k6.lock"))
 	if err != nil {
 		return "", err
@@ -50,6 +52,7 @@ func K6(ctx context.Context, out io.Writer) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("install k6: %w\n%s", err, output)
 	}
+
 	return path, nil
 }
 
@@ -67,6 +70,7 @@ func lockFile(path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
 		_ = file.Close() // nothing was written
 		return nil, fmt.Errorf("lock %s: %w", path, err)

@@ -82,6 +82,7 @@ func OpenLoop(ctx context.Context, l Load) (*Answers, error) {
 				runtime.Gosched() // a nap in the kernel would keep the request waiting for this processor
 			}
 		}()
+
 		return func() (n int, at time.Time, more bool) {
 			n, more = <-due
 			return n, l.at(start, n), more
@@ -95,19 +96,23 @@ func SleepUntil(ctx context.Context, at time.Time) bool {
 		longest = 20 * time.Millisecond // so that it ends soon after ctx
 		late    = 2 * time.Millisecond  // that a timer can be
 	)
+
 	for wait := time.Until(at); wait > 0; wait = time.Until(at) {
 		if ctx.Err() != nil {
 			return false
 		}
+
 		if wait > late {
 			time.Sleep(min(wait-late, longest))
 			continue
 		}
+
 		// The kernel is some 50 microseconds late. A timer of the runtime is up to a millisecond late, because the poller that
 		// it waits in counts in milliseconds, and that would be the larger part of what is measured.
 		t := unix.NsecToTimeval(int64(wait))
 		_, _ = unix.Select(0, nil, nil, nil, &t) // woken early: the loop looks at the clock again
 	}
+
 	return true
 }
 
@@ -124,6 +129,7 @@ func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, sta
 	if err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
+
 	all := &Answers{Latency: hdrhistogram.New(1, longest.Microseconds(), 3)}
 	start := time.Now()
 	next := begin(working, start)
@@ -139,6 +145,7 @@ func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, sta
 				if err != nil {
 					return err
 				}
+
 				mu.Lock()
 				_ = all.Latency.RecordValue(took.Microseconds()) // within its range, so it cannot fail
 				all.Answered++
@@ -149,18 +156,23 @@ func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, sta
 						all.Sample = fmt.Sprintf("%d %.300s", a.Status, a.Body)
 					}
 				}
+
 				mu.Unlock()
 			}
+
 			return nil
 		})
 	}
+
 	if err := errors.Join(group.Wait(), context.Cause(ctx)); err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
+
 	all.Elapsed = time.Since(start)
 	if all.Unexpected > 0 {
 		return all, fmt.Errorf("load: %d of %d answers were not as wanted, the first: %s", all.Unexpected, all.Answered, all.Sample)
 	}
+
 	return all, nil
 }
 
@@ -197,8 +209,10 @@ func Dial(ctx context.Context, addr string, deadline time.Time) (*Conn, error) {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
+
 	c := newConn(conn)
 	c.leave = context.AfterFunc(ctx, func() { conn.Close() })
+
 	return c, nil
 }
 
@@ -244,12 +258,15 @@ func (c *Conn) Exchange(request []byte) (Answer, error) {
 	if _, err := c.conn.Write(request); err != nil {
 		return Answer{}, err
 	}
+
 	before := c.conn.read - c.reader.Buffered()
 	if err := c.response.ReadLimitBody(c.reader, maxAnswer); err != nil {
 		return Answer{}, fmt.Errorf("read an answer: %w", err)
 	}
+
 	a := Answer{Status: c.response.StatusCode(), Body: c.response.Body(), Close: c.response.ConnectionClose(),
 		Size: c.conn.read - c.reader.Buffered() - before}
 	a.RetryAfter, _ = strconv.Atoi(string(c.response.Header.Peek("Retry-After")))
+
 	return a, nil
 }

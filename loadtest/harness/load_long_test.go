@@ -33,6 +33,7 @@ func get(dst []byte, n int) []byte {
 // Only one was in flight: a generator that counts from the writing would report one.
 func TestOpenLoop_CountsWhatAStallDelays(t *testing.T) {
 	t.Parallel()
+
 	const rate, stall = 200, 500 * time.Millisecond
 	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/0" {
@@ -40,15 +41,18 @@ func TestOpenLoop_CountsWhatAStallDelays(t *testing.T) {
 		}
 		answerOK(w, r)
 	})
+
 	r, err := OpenLoop(t.Context(), Load{
 		Addrs: []string{addr}, Connections: 1, Rate: rate, Duration: time.Second, Request: get, Want: 200,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if r.Answered != 200 || r.Unexpected != 0 || r.Latency.TotalCount() != 200 {
 		t.Fatalf("%+v", r)
 	}
+
 	// Request n is due n/200 s after the first and answered after the stall; other
 	// work on this machine can only add to it. The histogram rounds.
 	for percent, least := range map[float64]time.Duration{75: stall - 250*time.Millisecond, 60: stall - 400*time.Millisecond} {
@@ -61,6 +65,7 @@ func TestOpenLoop_CountsWhatAStallDelays(t *testing.T) {
 // The schedule depends on nothing that happens during the run.
 func TestOpenLoop_ScheduleIsFixed(t *testing.T) {
 	t.Parallel()
+
 	start := time.Now()
 	l := &Load{Rate: 2000}
 	for n, want := range map[int]time.Duration{0: 0, 1: 500 * time.Microsecond, 2000: time.Second, 12_001: 6*time.Second + 500*time.Microsecond} {
@@ -72,17 +77,20 @@ func TestOpenLoop_ScheduleIsFixed(t *testing.T) {
 
 func TestOpenLoop_Refuses(t *testing.T) {
 	t.Parallel()
+
 	broken := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err == nil {
 			conn.Close()
 		}
 	})
+
 	good := Load{Addrs: []string{broken}, Connections: 2, Rate: 100, Duration: 100 * time.Millisecond, Request: get, Want: 200}
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	nobody.Close()
 	for name, change := range map[string]func(*Load){
 		"a broken connection": func(*Load) {},
@@ -94,6 +102,7 @@ func TestOpenLoop_Refuses(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	good.Addrs = []string{serve(t, answerOK)}
@@ -104,6 +113,7 @@ func TestOpenLoop_Refuses(t *testing.T) {
 
 func TestClosedLoop_KeepsEveryConnectionBusy(t *testing.T) {
 	t.Parallel()
+
 	var first, second atomic.Int64
 	counting := func(n *atomic.Int64) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -115,6 +125,7 @@ func TestClosedLoop_KeepsEveryConnectionBusy(t *testing.T) {
 			answerOK(w, r)
 		}
 	}
+
 	r, err := ClosedLoop(t.Context(), Load{
 		Addrs:       []string{serve(t, counting(&first)), serve(t, counting(&second))},
 		Connections: 4, Duration: 200 * time.Millisecond, Request: get, Want: 200,
@@ -122,9 +133,11 @@ func TestClosedLoop_KeepsEveryConnectionBusy(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "418 seven") {
 		t.Fatalf("error %v", err)
 	}
+
 	if first.Load() == 0 || second.Load() == 0 || int(first.Load()+second.Load()) != r.Answered || int64(r.Answered) != r.Latency.TotalCount() {
 		t.Errorf("%d and %d requests, result %+v", first.Load(), second.Load(), r)
 	}
+
 	// Each number is used once, so every tenth ends in 7.
 	if tenth := r.Answered / 10; r.Unexpected < tenth || r.Unexpected > tenth+1 {
 		t.Errorf("%d of %d answers were unexpected", r.Unexpected, r.Answered)
@@ -133,11 +146,13 @@ func TestClosedLoop_KeepsEveryConnectionBusy(t *testing.T) {
 
 func TestClosedLoop_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
+
 	ctx, cancel := context.WithCancel(t.Context())
 	addr := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		cancel()
 		answerOK(w, r)
 	})
+
 	_, err := ClosedLoop(ctx, Load{Addrs: []string{addr}, Connections: 2, Duration: time.Minute, Request: get, Want: 200})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
@@ -146,6 +161,7 @@ func TestClosedLoop_EndsWithItsContext(t *testing.T) {
 
 func TestConn_ReadsAnswers(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		said, body string
 		refused    bool
@@ -166,6 +182,7 @@ func TestConn_ReadsAnswers(t *testing.T) {
 			_, _ = far.Read(make([]byte, 100)) // the request
 			fmt.Fprint(far, c.said)
 		}()
+
 		a, err := conn.Exchange([]byte("GET / HTTP/1.1\r\n\r\n"))
 		conn.Close()
 		switch {

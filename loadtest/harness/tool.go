@@ -42,6 +42,7 @@ func Run(name string, run func(context.Context) error) {
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
+
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
@@ -92,6 +93,7 @@ func WithSystem(ctx context.Context, out io.Writer, keep bool, o stack.Options, 
 		if o.DataDir, err = os.MkdirTemp("", "vendor-"); err != nil {
 			return err
 		}
+
 		defer func() {
 			if keep || err != nil && !errors.Is(err, context.Canceled) {
 				fmt.Fprintln(out, "data and logs:", o.DataDir)
@@ -100,20 +102,24 @@ func WithSystem(ctx context.Context, out io.Writer, keep bool, o stack.Options, 
 			_ = os.RemoveAll(o.DataDir) // it is among the temporary ones
 		}()
 	}
+
 	s := &System{Hooks: http.NewServeMux()}
 	url, stop, err := receiver.Serve(s.Hooks)
 	if err != nil {
 		return err
 	}
 	defer stop()
+
 	s.HooksURL, o.WebhookURL = url, url+"/"
 	if s.Stack, err = stack.Start(ctx, o); err != nil {
 		return err
 	}
+
 	defer s.Stop()
 	if s.APIs, err = s.Demo.Connect(ctx, client.New("", 16)); err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() { cancel(s.Wait(ctx)) }()
@@ -121,6 +127,7 @@ func WithSystem(ctx context.Context, out io.Writer, keep bool, o stack.Options, 
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
+
 	return err
 }
 
@@ -135,6 +142,7 @@ func WriteConfig(dir, program string, values map[string]string) (path string, er
 	if err != nil {
 		return "", err
 	}
+
 	for key, value := range values {
 		key, before, _ := strings.Cut(key, ": ")
 		line := regexp.MustCompile(`(?m)^( *` + regexp.QuoteMeta(key) + `: *)` + regexp.QuoteMeta(before) + `.*$`)
@@ -143,7 +151,9 @@ func WriteConfig(dir, program string, values map[string]string) (path string, er
 		}
 		content = line.ReplaceAll(content, []byte("${1}"+value))
 	}
+
 	path = filepath.Join(dir, program+".yaml")
+
 	return path, os.WriteFile(path, content, 0o600)
 }
 
@@ -155,13 +165,16 @@ func Request(ctx context.Context, method, url, body string, header http.Header) 
 	if err != nil {
 		return nil, err
 	}
+
 	maps.Copy(req.Header, header)
 	resp, err := noRedirects.Do(req)
 	if err != nil || resp.StatusCode == http.StatusOK {
 		return resp, err
 	}
 	defer resp.Body.Close()
+
 	reason, err := io.ReadAll(io.LimitReader(resp.Body, 1000))
+
 	return nil, errors.Join(fmt.Errorf("%s answers %d to %.60q: %s", req.URL.Path, resp.StatusCode, body, bytes.TrimSpace(reason)), err)
 }
 

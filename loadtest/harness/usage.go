@@ -45,9 +45,11 @@ func Measure(processes ...Process) (Usage, error) {
 		if err == nil {
 			stat, err = proc.Stat()
 		}
+
 		if err != nil {
 			return u, fmt.Errorf("CPU time of %s: %w", p.Name, err)
 		}
+
 		u[p.Name] += stat.CPUTime()
 		u["others"] -= stat.CPUTime()
 	}
@@ -76,10 +78,13 @@ func During(do func() error, processes ...Process) (Usage, error) {
 	if err == nil {
 		err = do()
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	after, err := Measure(processes...)
+
 	return after.Since(before), err
 }
 
@@ -113,6 +118,7 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 			if err != nil {
 				continue
 			}
+
 			memory, err := proc.NewStatus()
 			used, failure := Measure(p)
 			hasEnded := memory.VmHWM == 0 // and waits for its parent

@@ -48,6 +48,7 @@ func requireStatus(t *testing.T, a answer, want int) {
 
 func TestAnswer_LostIsStatusZeroWithItsError(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		lost  reply
 		how   string
@@ -60,6 +61,7 @@ func TestAnswer_LostIsStatusZeroWithItsError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			api.onceReply(postOrder, c.lost)
 
@@ -72,6 +74,7 @@ func TestAnswer_LostIsStatusZeroWithItsError(t *testing.T) {
 			if strings.Contains(a.Error, api.URL) {
 				t.Errorf("the error repeats the URL: %s", a.Error)
 			}
+
 			r.requireNoException(t)
 			r.requireLevel(t, answeredLevel, false)
 			r.requireExit(t, exitLevelsNotHeld)
@@ -82,6 +85,7 @@ func TestAnswer_LostIsStatusZeroWithItsError(t *testing.T) {
 
 func TestCreateUntilAnswered_SendsTheSameBytesUntilAnswered(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.onceReply(postOrder, cut, badGateway, busy, api.lostAfterCreation)
 
@@ -99,6 +103,7 @@ func TestCreateUntilAnswered_SendsTheSameBytesUntilAnswered(t *testing.T) {
 	if len(sent) != 5 {
 		t.Fatalf("%d requests, want 5", len(sent))
 	}
+
 	for _, s := range sent {
 		isSame := s.body == sent[0].body && s.header.Get("X-Idempotency-Key") == sent[0].header.Get("X-Idempotency-Key")
 		if !isSame || s.header.Get("X-Idempotency-Key") == "" {
@@ -111,9 +116,11 @@ func TestCreateUntilAnswered_SendsTheSameBytesUntilAnswered(t *testing.T) {
 	if len(accepted) != 1 || accepted[0].Metadata["order"] != "order-1" || accepted[0].Metadata["end"] != "Delivered" {
 		t.Errorf("accepted: %+v", accepted)
 	}
+
 	for reason, want := range map[string]float64{"NO_ANSWER": 2, "502": 1, "SERVICE_UNAVAILABLE": 1} {
 		requireCount(t, "resends because of "+reason, r.counter(t, "resends", settings{"reason": reason}), want)
 	}
+
 	waits := r.samplesOf(t, "waited")
 	if len(waits) != 4 {
 		t.Errorf("%d waits, want 4", len(waits))
@@ -123,6 +130,7 @@ func TestCreateUntilAnswered_SendsTheSameBytesUntilAnswered(t *testing.T) {
 // k6's HTTP client takes a request with X-Idempotency-Key for one that it may repeat.
 func TestCreateUntilAnswered_NotesAnOrderOnceThatK6SentTwice(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.onceReply(postOrder, func(w http.ResponseWriter, r *http.Request) {
 		api.keepFirstOrder()
@@ -138,11 +146,13 @@ func TestCreateUntilAnswered_NotesAnOrderOnceThatK6SentTwice(t *testing.T) {
 	if !a.Replayed {
 		t.Errorf("the order's answer is %+v", a)
 	}
+
 	requireCount(t, "orders are noted as accepted", r.counter(t, "orders_accepted", nil), 1)
 }
 
 func TestCreateUntilAnswered_OutlastsAClosedListener(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.onceReply(postOrder, api.refuseConnections(t, 400*time.Millisecond))
 
@@ -156,6 +166,7 @@ func TestCreateUntilAnswered_OutlastsAClosedListener(t *testing.T) {
 
 func TestCreateUntilAnswered_EndsWithTheLastAnswerWhenTimeIsOver(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		reply  reply
 		status int
@@ -165,6 +176,7 @@ func TestCreateUntilAnswered_EndsWithTheLastAnswerWhenTimeIsOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			api.alwaysReply(postOrder, c.reply)
 
@@ -179,6 +191,7 @@ func TestCreateUntilAnswered_EndsWithTheLastAnswerWhenTimeIsOver(t *testing.T) {
 
 func TestAnswer_OfAnotherKindBreaksACheck(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	bodies := []string{
 		"null",
@@ -193,6 +206,7 @@ func TestAnswer_OfAnotherKindBreaksACheck(t *testing.T) {
 		`{"success":true,"data":{"status":"Searching"}}`, // without the order's id
 		`{"success":true,"data":{"status":"Searching","orderId":null}}`,
 	}
+
 	for _, body := range bodies {
 		api.onceReply(postOrder, text(http.StatusCreated, body))
 	}
@@ -211,6 +225,7 @@ func TestAnswer_OfAnotherKindBreaksACheck(t *testing.T) {
 
 func TestLimitHeaders_LiesBreakTheirLevel(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	lies := []struct{ header, value string }{
 		{header: "X-RateLimit-Limit"}, // an empty value: there is no such header
@@ -225,6 +240,7 @@ func TestLimitHeaders_LiesBreakTheirLevel(t *testing.T) {
 		{header: "X-RateLimit-Reset", value: "9000000000"}, // in 2255
 		{header: "X-RateLimit-Reset", value: strconv.FormatInt(time.Now().Add(65*time.Minute).Unix(), 10)},
 	}
+
 	for _, lie := range lies {
 		api.onceReply(postOrder, api.withHeader(lie.header, lie.value))
 	}
@@ -237,11 +253,13 @@ func TestLimitHeaders_LiesBreakTheirLevel(t *testing.T) {
 	if len(found) != len(lies)+1 {
 		t.Fatalf("%d answers are noted, want %d", len(found), len(lies)+1)
 	}
+
 	for i, lie := range lies {
 		if found[i].HeadersRight {
 			t.Errorf("%s: %q is taken as right", lie.header, lie.value)
 		}
 	}
+
 	if !found[len(lies)].HeadersRight {
 		t.Error("headers that are right are not taken as right")
 	}
@@ -250,6 +268,7 @@ func TestLimitHeaders_LiesBreakTheirLevel(t *testing.T) {
 // A vendor that believed a wrong Reset would sleep for years.
 func TestLimitHeaders_AreNotWaitedForWhenTheyAreWrong(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.onceReply(postOrder, func(w http.ResponseWriter, r *http.Request) {
 		limitHeaders(w)
@@ -266,12 +285,14 @@ func TestLimitHeaders_AreNotWaitedForWhenTheyAreWrong(t *testing.T) {
 
 func TestLimitHeaders_OfARefusalMustAgree(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	somethingRemains := func(w http.ResponseWriter, _ *http.Request) {
 		limitHeaders(w)
 		w.Header().Set("Retry-After", "1")
 		writeJSON(w, http.StatusTooManyRequests, map[string]any{"errorCode": "RATE_LIMITED", "retryAfterSeconds": 1})
 	}
+
 	noRetryAfter := refuse(http.StatusTooManyRequests, "RATE_LIMITED")
 	api.onceReply(postOrder, limited(1, 1), limited(1, 2), limited(0, 0), somethingRemains, noRetryAfter)
 
@@ -288,6 +309,7 @@ func TestLimitHeaders_OfARefusalMustAgree(t *testing.T) {
 
 func TestCreate_WaitsWhereNothingOfTheLimitRemains(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.onceReply(postOrder, func(w http.ResponseWriter, _ *http.Request) {
 		limitHeaders(w)
@@ -308,6 +330,7 @@ func TestCreate_WaitsWhereNothingOfTheLimitRemains(t *testing.T) {
 // A 429 without a time that can be believed is waited for a second.
 func TestCreate_SendsAgainAfterTheWaitOfARefusal(t *testing.T) {
 	t.Parallel()
+
 	for name, refusal := range map[string]reply{
 		"Retry-After":    limited(1, 1),
 		"no Retry-After": refuse(http.StatusTooManyRequests, "RATE_LIMITED"),
@@ -315,6 +338,7 @@ func TestCreate_SendsAgainAfterTheWaitOfARefusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			api.onceReply(postOrder, refusal)
 
@@ -325,6 +349,7 @@ func TestCreate_SendsAgainAfterTheWaitOfARefusal(t *testing.T) {
 			if len(waits) != 1 || waits[0].Value != 1000 {
 				t.Errorf("waits of %+v, want one of 1000 ms", waits)
 			}
+
 			requireCount(t, "resends", r.counter(t, "resends", settings{"reason": "RATE_LIMITED"}), 1)
 			requireCount(t, "refusals are counted", r.counter(t, "refused", nil), 1)
 		})
@@ -333,6 +358,7 @@ func TestCreate_SendsAgainAfterTheWaitOfARefusal(t *testing.T) {
 
 func TestCreate_SendsFiveRequestsAtMost(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.alwaysReply(postOrder, limited(1, 1))
 
@@ -346,6 +372,7 @@ func TestCreate_SendsFiveRequestsAtMost(t *testing.T) {
 // k6 adds metadata to every later sample of the user, until they are removed.
 func TestCreate_NamesTheOrderInOneSampleOnly(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 
 	r := play(t, "till.js", api.settings(settings{"ITERATIONS": "2"}))
@@ -363,6 +390,7 @@ func TestCreate_NamesTheOrderInOneSampleOnly(t *testing.T) {
 // A script that reads an order too early wants to see the refusal.
 func TestRead_IsNotRepeatedAfterARefusal(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.onceReply(getOrder, limited(1, 1))
 
@@ -372,12 +400,14 @@ func TestRead_IsNotRepeatedAfterARefusal(t *testing.T) {
 	if len(found) != 2 || found[1].Status != http.StatusTooManyRequests {
 		t.Errorf("the answers are %+v, want an order and a refusal", found)
 	}
+
 	requireCount(t, "reads", len(api.requests(getOrder)), 1)
 	requireCount(t, "waits", len(r.samplesOf(t, "waited")), 0)
 }
 
 func TestCancelUntilAnswered_IsRepeated(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.onceReply(postCancel, cut, badGateway, limited(1, 1))
 
@@ -388,11 +418,13 @@ func TestCancelUntilAnswered_IsRepeated(t *testing.T) {
 	if len(found) != 2 || found[1].Status != http.StatusOK {
 		t.Errorf("the answers are %+v, want an order and its cancellation", found)
 	}
+
 	requireCount(t, "cancellations", len(api.requests(postCancel)), 4)
 }
 
 func TestExpectedStatus_DecidesWhichAnswerIsAFailure(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		how    string
 		expect string
@@ -407,6 +439,7 @@ func TestExpectedStatus_DecidesWhichAnswerIsAFailure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			api.onceReply(postOrder, c.reply)
 
@@ -421,10 +454,12 @@ func TestExpectedStatus_DecidesWhichAnswerIsAFailure(t *testing.T) {
 
 func TestEmptyPath_IsAskedBeforeEveryTenthRequest(t *testing.T) {
 	t.Parallel()
+
 	// setup() asks before the first of its three requests, and the user before its first.
 	for orders, want := range map[string]float64{"10": 2, "11": 3} {
 		t.Run(orders+" orders", func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 
 			r := play(t, "till.js", api.settings(settings{"ITERATIONS": orders}))
@@ -439,6 +474,7 @@ func TestEmptyPath_IsAskedBeforeEveryTenthRequest(t *testing.T) {
 
 func TestTolerates_DecidesWhichFailuresBreakAnswered(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		tolerates string
 		failure   reply
@@ -457,6 +493,7 @@ func TestTolerates_DecidesWhichFailuresBreakAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			api.onceReply(postOrder, c.failure)
 
@@ -468,6 +505,7 @@ func TestTolerates_DecidesWhichFailuresBreakAnswered(t *testing.T) {
 			if c.held {
 				want = exitHeld
 			}
+
 			r.requireExit(t, want)
 
 			// A refusal that sheds load, or a balancer's page, has no limit to show.
@@ -475,6 +513,7 @@ func TestTolerates_DecidesWhichFailuresBreakAnswered(t *testing.T) {
 				r.requireLevel(t, headersLevel, true)
 				return
 			}
+
 			if _, isThere := r.levels[headersLevel]; isThere {
 				t.Error("there is a level of the limits' headers, although a balancer may answer")
 			}

@@ -9,12 +9,14 @@ import (
 
 func TestExpect_TakesAnErrorForAConditionThatDoesNotHold(t *testing.T) {
 	t.Parallel()
+
 	r := play(t, "expect.js", nil)
 
 	found := notes[[]bool](t, r)
 	if len(found) != 1 || !slices.Equal(found[0], []bool{true, false, false}) {
 		t.Errorf("the conditions held: %v", found)
 	}
+
 	r.requireNoException(t)
 	r.requireLevel(t, checksLevel, false)
 	for _, check := range []string{"a condition that is false", "a condition that throws an error"} {

@@ -28,6 +28,7 @@ type seen struct {
 
 func TestFleet_SeesEveryPageOfItsJobs(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 
 	r := play(t, "fleet.js", api.fleetSettings())
@@ -36,11 +37,13 @@ func TestFleet_SeesEveryPageOfItsJobs(t *testing.T) {
 	if len(found) != 1 || !slices.Equal(found[0].Jobs, []string{"1", "2", "3"}) {
 		t.Errorf("the fleet saw %+v", found)
 	}
+
 	requireCount(t, "tokens were asked for", len(api.requests(fleetToken)), 1)
 }
 
 func TestFleet_GoesOnAfterAnswersOfAnyKind(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		reply  reply
 		status int
@@ -53,6 +56,7 @@ func TestFleet_GoesOnAfterAnswersOfAnyKind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			api.alwaysReply(fleetJobs, c.reply)
 
@@ -63,10 +67,12 @@ func TestFleet_GoesOnAfterAnswersOfAnyKind(t *testing.T) {
 			if len(found) != 1 {
 				t.Fatalf("%d notes, want 1", len(found))
 			}
+
 			all := []int{c.status, c.status, c.status}
 			if len(found[0].Jobs) != 0 || found[0].Status != c.status || !slices.Equal(found[0].Statuses, all) {
 				t.Errorf("the fleet saw %+v, want the status %d", found[0], c.status)
 			}
+
 			r.requireLevel(t, answeredLevel, c.status == http.StatusOK)
 			r.requireExit(t, exitLevelsNotHeld)
 		})
@@ -76,6 +82,7 @@ func TestFleet_GoesOnAfterAnswersOfAnyKind(t *testing.T) {
 // The service's tokens are always due, because they end within the time of a renewal.
 func TestFleet_GoesOnWhenARenewalIsRefused(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.shortenTokens(200)
 	api.alwaysReply(fleetToken, limited(60, 60))
@@ -93,6 +100,7 @@ func TestFleet_GoesOnWhenARenewalIsRefused(t *testing.T) {
 
 func TestFleet_AbortsWithoutAToken(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		reply  reply
 		reason string
@@ -103,6 +111,7 @@ func TestFleet_AbortsWithoutAToken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			api.alwaysReply(fleetToken, c.reply)
 
@@ -128,6 +137,7 @@ func TestFleet_IsAskedForWhereThereIsNone(t *testing.T) {
 
 func TestFleet_OfAWrongURLIsRefusedWithoutRepeatingIt(t *testing.T) {
 	t.Parallel()
+
 	r := play(t, "fleet.js", settings{
 		"OPS_URL":             "https://api.example.com?key=" + recognisableSecret,
 		"FLEET_CLIENT_ID":     "fleet-of-the-test",
@@ -142,6 +152,7 @@ func TestFleet_OfAWrongURLIsRefusedWithoutRepeatingIt(t *testing.T) {
 
 func TestSetup_ConfirmsItsStoresWithTheFleetOfTheSettings(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.awaitConfirmation()
 	env := api.settings(nil)

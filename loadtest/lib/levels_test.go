@@ -27,6 +27,7 @@ var someLevels = [][3]string{
 
 func TestLevels_HoldWhenTheyWereMeasured(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 
 	r := play(t, "levels.js", api.settings(settings{"LEVELS": asJSON(t, someLevels)}))
@@ -38,6 +39,7 @@ func TestLevels_HoldWhenTheyWereMeasured(t *testing.T) {
 			t.Errorf("the summary does not show %q as held", l[2])
 		}
 	}
+
 	if !strings.Contains(r.stdout, "\nLevels: held\n") {
 		t.Error("the summary does not say that everything held")
 	}
@@ -57,6 +59,7 @@ func TestLevels_HoldWhenTheyWereMeasured(t *testing.T) {
 
 func TestLevels_OfNothingAreNotMeasured(t *testing.T) {
 	t.Parallel()
+
 	for _, l := range [][3]string{
 		{"http_req_duration{name:POST /order,status:201}", "p(95)<50", "a misspelt endpoint"},
 		{"some_trend{kind:rihgt}", "max<50", "a misspelt tag of a trend"},
@@ -69,6 +72,7 @@ func TestLevels_OfNothingAreNotMeasured(t *testing.T) {
 	} {
 		t.Run(l[2], func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			env := settings{"LEVELS": asJSON(t, [][3]string{l})}
 
@@ -85,6 +89,7 @@ func TestLevels_OfNothingAreNotMeasured(t *testing.T) {
 
 func TestLevels_OfAScriptThatDoesNothingAreNotMeasured(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 
 	r := play(t, "levels.js", api.settings(settings{
@@ -101,6 +106,7 @@ func TestLevels_OfAScriptThatDoesNothingAreNotMeasured(t *testing.T) {
 // Each level is tested alone, because another one would end k6 with the same status.
 func TestLevels_OfARateThatNobodyAddsToFail(t *testing.T) {
 	t.Parallel()
+
 	r := play(t, "nothing.js", nil)
 
 	r.requireExit(t, exitLevelsNotHeld)
@@ -117,6 +123,7 @@ func TestLevels_OfARateThatNobodyAddsToFail(t *testing.T) {
 // Nothing ran: the only iteration was interrupted, and k6 counts those that ended.
 func TestLevels_OfDroppedIterationsFailWhenNothingRan(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.alwaysReply(postOrder, stall)
 
@@ -132,6 +139,7 @@ func TestLevels_OfDroppedIterationsFailWhenNothingRan(t *testing.T) {
 
 func TestLevels_ThatBreakSayWhatWasMeasured(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 
 	r := play(t, "levels.js", api.settings(settings{
@@ -148,9 +156,11 @@ func TestLevels_ThatBreakSayWhatWasMeasured(t *testing.T) {
 
 func TestLevels_ThatWouldHoldOfNothingAreRefused(t *testing.T) {
 	t.Parallel()
+
 	for _, threshold := range []string{"count==0", "count<5", "count<=5", "count>=0", "count>=-2", "count>-1", "count!=3"} {
 		t.Run(threshold, func(t *testing.T) {
 			t.Parallel()
+
 			r := play(t, "levels.js", settings{"LEVELS": asJSON(t, [][3]string{{"some_counter", threshold, "a counter"}})})
 
 			r.requireExit(t, exitScriptException)
@@ -165,6 +175,7 @@ func TestLevels_ThatWouldHoldOfNothingAreRefused(t *testing.T) {
 
 func TestLevels_OfMetricsThatDoNotExistAreRefused(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		level [3]string
 		exit  int
@@ -187,6 +198,7 @@ func TestLevels_OfMetricsThatDoNotExistAreRefused(t *testing.T) {
 
 func TestPart_DoesNotFailForWhatOthersMeasure(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	levels := [][3]string{
 		{"http_req_duration{name:POST /order,status:201}", "p(95)<50", "a trend of others"},
@@ -203,6 +215,7 @@ func TestPart_DoesNotFailForWhatOthersMeasure(t *testing.T) {
 	for _, l := range levels[:4] {
 		r.requireNotMeasured(t, l[0]+" "+l[1], "- "+l[2])
 	}
+
 	r.requireLevel(t, "some_trend max<50", true)
 	r.requireLevel(t, "some_counter count>0", true)
 	if !strings.Contains(r.stdout, "\nLevels: held\n") {
@@ -221,6 +234,7 @@ func TestPart_SaysWhichItIs(t *testing.T) {
 
 func TestPart_FailsForWhatItMeasures(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 
 	r := play(t, "levels.js", api.settings(settings{
@@ -235,6 +249,7 @@ func TestPart_FailsForWhatItMeasures(t *testing.T) {
 
 func TestAbort_InTheMiddleKeepsTheSummary(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		env    settings
 		broken reply
@@ -246,6 +261,7 @@ func TestAbort_InTheMiddleKeepsTheSummary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			if c.broken != nil {
 				api.expireFirstToken()
@@ -260,6 +276,7 @@ func TestAbort_InTheMiddleKeepsTheSummary(t *testing.T) {
 			if !strings.Contains(r.stdout, "A till: ") {
 				t.Error("the summary is lost")
 			}
+
 			said := r.messages("error")
 			if len(said) != 1 || !strings.Contains(said[0], c.reason) {
 				t.Errorf("the reason is not said, or not once: %q", said)
@@ -279,6 +296,7 @@ func TestSummary_OfAScriptWithoutSetupIsThere(t *testing.T) {
 
 func TestSummary_IsLeftToK6WhereSummaryIsK6(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 
 	r := play(t, "till.js", api.settings(settings{"SUMMARY": "k6"}))
@@ -291,6 +309,7 @@ func TestSummary_IsLeftToK6WhereSummaryIsK6(t *testing.T) {
 
 func TestLevels_WhatK6DropsIsNotHeldInAnyScript(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 
 	r := play(t, "drops.js", api.settings(nil))

@@ -95,6 +95,7 @@ func play(t *testing.T, script string, env settings, args ...string) *run {
 		"run", "--quiet", "--no-color", "--no-usage-report", "--log-format", "json", "--address", "",
 		"--summary-export", export, "--out", "json=" + samples,
 	}
+
 	arguments = append(arguments, args...)
 	arguments = append(arguments, filepath.Join("testdata", script))
 
@@ -105,6 +106,7 @@ func play(t *testing.T, script string, env settings, args ...string) *run {
 	for name, value := range env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
+
 	cmd.Stdout = &stdout
 	cmd.Stderr = &stderr
 
@@ -116,6 +118,7 @@ func play(t *testing.T, script string, env settings, args ...string) *run {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("run k6: %v", err)
 	}
+
 	r := &run{
 		exit:    cmd.ProcessState.ExitCode(),
 		stdout:  stdout.String(),
@@ -125,12 +128,14 @@ func play(t *testing.T, script string, env settings, args ...string) *run {
 		export:  textOf(export),
 		samples: textOf(samples),
 	}
+
 	r.levels = levelsOf(t, r.summary)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("k6 ended with %d\n%s\n%.5000s", r.exit, r.stdout, r.rawLog)
 		}
 	})
+
 	return r
 }
 
@@ -150,6 +155,7 @@ func logLines(t *testing.T, log []byte) []logLine {
 		}
 		lines = append(lines, line)
 	}
+
 	return lines
 }
 
@@ -165,10 +171,12 @@ func levelsOf(t *testing.T, summary string) map[string]levelResult {
 	if err := json.Unmarshal([]byte(summary), &found); err != nil {
 		t.Fatalf("SUMMARY: %v: %s", err, summary)
 	}
+
 	levels := make(map[string]levelResult)
 	for _, l := range found.Levels {
 		levels[l.Metric+" "+l.Threshold] = l
 	}
+
 	return levels
 }
 
@@ -187,6 +195,7 @@ func notes[T any](t *testing.T, r *run) []T {
 		if err := json.Unmarshal([]byte(text), &note); err != nil {
 			t.Fatalf("a note of the script: %v: %s", err, text)
 		}
+
 		found = append(found, note)
 	}
 
@@ -236,6 +245,7 @@ func (r *run) requireLevel(t *testing.T, level string, held bool) {
 		t.Errorf("there is no level %q", level)
 		return
 	}
+
 	if l.Samples == 0 || l.Held != held {
 		t.Errorf("level %q: %v samples, held %v, want %v", level, l.Samples, l.Held, held)
 	}
@@ -262,6 +272,7 @@ func (r *run) requireAborted(t *testing.T, reason string) {
 	if r.stdout != "" {
 		t.Errorf("there is a summary of nothing: %s", r.stdout)
 	}
+
 	said := r.messages("error")
 	if len(said) != 1 || !strings.Contains(said[0], reason) {
 		t.Errorf("the reason is not said, or not once: %q, want %q", said, reason)
@@ -282,6 +293,7 @@ func (r *run) counter(t *testing.T, metric string, tags settings) float64 {
 			sum += s.Value
 		}
 	}
+
 	return sum
 }
 
@@ -302,6 +314,7 @@ func (r *run) samplesOf(t *testing.T, metric string) []sample {
 			Metric string `json:"metric"`
 			Data   sample `json:"data"`
 		}
+
 		if err := json.Unmarshal([]byte(text), &line); err != nil {
 			t.Fatalf("a line of the samples: %v: %s", err, text)
 		}

@@ -10,6 +10,7 @@ import (
 
 func TestRequireLimit_LetsAccountsWithEnoughBegin(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 
 	r := play(t, "limits.js", api.settings(settings{"ORDERS": "120"}))
@@ -19,12 +20,14 @@ func TestRequireLimit_LetsAccountsWithEnoughBegin(t *testing.T) {
 	if contains(said, "account 1") {
 		t.Errorf("k6 said %q", said)
 	}
+
 	requireCount(t, "orders were created", len(api.requests(postOrder)), 1)
 	requireCount(t, "orders were cancelled", len(api.requests(postCancel)), 1)
 }
 
 func TestRequireLimit_AbortsWithItsReason(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		orders string
 		reply  func(api *vendorAPI) reply // nil for what the contract says
@@ -47,6 +50,7 @@ func TestRequireLimit_AbortsWithItsReason(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			if c.reply != nil {
 				api.alwaysReply(postOrder, c.reply(api))

@@ -27,12 +27,14 @@ type order struct {
 
 func TestOrders_AreTheSameForTheSameDice(t *testing.T) {
 	t.Parallel()
+
 	r := play(t, "orders.js", nil)
 
 	found := notes[struct{ Drawn, Again, Changed order }](t, r)
 	if len(found) != 1 {
 		t.Fatalf("%d notes, want 1", len(found))
 	}
+
 	drawn := found[0].Drawn
 	if drawn.StoreID != "store" || drawn.ID != "order" || drawn.Note != "SIM:HOLD=Searching" || drawn.Recipient.Name == "" {
 		t.Errorf("the order is %+v", drawn)

@@ -11,6 +11,7 @@ import (
 // Everything that k6 writes may end as an artefact of a build.
 func TestSecrets_AreInNothingThatK6Writes(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		misbehave func(api *vendorAPI)
 		exit      int
@@ -35,6 +36,7 @@ func TestSecrets_AreInNothingThatK6Writes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			c.misbehave(api)
 
@@ -55,6 +57,7 @@ func TestSecrets_AreInNothingThatK6Writes(t *testing.T) {
 					t.Errorf("%s: has a client's secret %v, has a token %v", what, hasSecret, hasToken)
 				}
 			}
+
 			isThere := r.summary != "" && r.export != "" && r.samples != ""
 			if !isThere {
 				t.Error("k6 did not write what is looked at")
@@ -75,6 +78,7 @@ func TestWarnings_AreThoseOfTheFirstTenUsers(t *testing.T) {
 
 func TestWarnings_AreTwoOfAKindForEachUser(t *testing.T) {
 	t.Parallel()
+
 	const users, iterations, mostWarnings = "3", "10", 3 * 2 * 2
 	for name, reply := range map[string]reply{
 		"no answer":     cut,
@@ -83,6 +87,7 @@ func TestWarnings_AreTwoOfAKindForEachUser(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			api.alwaysReply(postOrder, reply)
 

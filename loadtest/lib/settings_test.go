@@ -60,6 +60,7 @@ func asJSON(t *testing.T, value any) string {
 
 func TestBaseURL_IsReadInEachSensibleForm(t *testing.T) {
 	t.Parallel()
+
 	cases := []struct{ given, want string }{
 		{given: "http://127.0.0.1:8080", want: "http://127.0.0.1:8080"},
 		{given: "http://127.0.0.1:8080/", want: "http://127.0.0.1:8080"},
@@ -85,6 +86,7 @@ func TestBaseURL_IsReadInEachSensibleForm(t *testing.T) {
 		{given: "192.168.1.1:80", want: "http://192.168.1.1:80"},
 		{given: "[::1]:8080", want: "http://[::1]:8080"},
 	}
+
 	var given []string
 	for _, c := range cases {
 		given = append(given, c.given)
@@ -101,6 +103,7 @@ func TestBaseURL_IsReadInEachSensibleForm(t *testing.T) {
 
 func TestBaseURL_OfAnotherKindIsRefusedWithoutRepeatingIt(t *testing.T) {
 	t.Parallel()
+
 	given := []string{
 		"https://api.example.com?key=" + recognisableSecret,
 		"https://api.example.com/#" + recognisableSecret,
@@ -137,6 +140,7 @@ func TestBaseURL_OfAnotherKindEndsTheScriptBeforeItStarts(t *testing.T) {
 
 func TestBaseURL_ReachesTheServiceInEachForm(t *testing.T) {
 	t.Parallel()
+
 	for name, form := range map[string]func(url string) string{
 		"a slash at the end": func(url string) string { return url + "/" },
 		"the API's path":     func(url string) string { return url + "/api/vendor/v1" },
@@ -156,6 +160,7 @@ func TestBaseURL_ReachesTheServiceInEachForm(t *testing.T) {
 
 func TestSeconds_ReadsDurationsAsK6Does(t *testing.T) {
 	t.Parallel()
+
 	cases := []struct {
 		given string
 		want  float64
@@ -171,6 +176,7 @@ func TestSeconds_ReadsDurationsAsK6Does(t *testing.T) {
 		{given: "1m500ms", want: 60.5},
 		{given: " 10s ", want: 10},
 	}
+
 	var given []string
 	for _, c := range cases {
 		given = append(given, c.given)
@@ -187,6 +193,7 @@ func TestSeconds_ReadsDurationsAsK6Does(t *testing.T) {
 
 func TestSeconds_RefusesWhatIsNoDuration(t *testing.T) {
 	t.Parallel()
+
 	given := []string{"", "long", "-5s", "5 s", "5x", "1h 30m", "h", "1:30", "5s!", "NaN", "1e3"}
 
 	read := readSettings(t, settings{"DURATIONS": asJSON(t, given)})
@@ -200,6 +207,7 @@ func TestSeconds_RefusesWhatIsNoDuration(t *testing.T) {
 
 func TestRates_AreWholeNumbersAboveZero(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		env   settings
 		rate  float64
@@ -222,6 +230,7 @@ func TestRates_AreWholeNumbersAboveZero(t *testing.T) {
 
 func TestRates_OfAnotherKindAreRefused(t *testing.T) {
 	t.Parallel()
+
 	for _, given := range []string{"0", "-1", "1.5", "many", "5,", ",", "5 6"} {
 		t.Run(given, func(t *testing.T) {
 			t.Parallel()
@@ -248,11 +257,13 @@ const twoAccounts = `[{"clientId": "one", "clientSecret": "123"}, {"clientId": "
 
 func TestAccounts_AreAListOrAFile(t *testing.T) {
 	t.Parallel()
+
 	dir := t.TempDir()
 	file := filepath.Join(dir, "accounts.json")
 	if err := os.WriteFile(file, []byte(twoAccounts), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, env := range map[string]settings{
 		"a list":                                {"ACCOUNTS": twoAccounts},
 		"a list in lines":                       {"ACCOUNTS": "\n " + twoAccounts + "\n"},
@@ -263,11 +274,13 @@ func TestAccounts_AreAListOrAFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			read := readSettings(t, env)
 
 			if len(read.Accounts) != 2 {
 				t.Fatalf("%+v", read.Accounts)
 			}
+
 			first, second := read.Accounts[0], read.Accounts[1]
 			if first.ClientID != "one" || first.Label != "1" || first.Length != 3 {
 				t.Errorf("the first account is %+v", first)
@@ -281,11 +294,13 @@ func TestAccounts_AreAListOrAFile(t *testing.T) {
 
 func TestAccounts_OfAnotherKindAreRefusedWithoutShowingASecret(t *testing.T) {
 	t.Parallel()
+
 	dir := t.TempDir()
 	file := filepath.Join(dir, "accounts.json")
 	if err := os.WriteFile(file, []byte(`{"clientId": "one", "clientSecret": "`+recognisableSecret+`"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, given := range map[string]string{
 		"no list":                `{"clientId": "one", "clientSecret": "` + recognisableSecret + `"}`,
 		"a file with no list":    file,
@@ -305,6 +320,7 @@ func TestAccounts_OfAnotherKindAreRefusedWithoutShowingASecret(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			r := play(t, "till.js", settings{"ACCOUNTS": given})
 
 			r.requireExit(t, exitScriptException)

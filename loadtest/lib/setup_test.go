@@ -14,6 +14,7 @@ type misbehaviour func(api *vendorAPI, env settings)
 
 func TestSetup_AbortsWithItsReasonAndNothingElse(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		prepare misbehaviour
 		reason  string
@@ -102,6 +103,7 @@ func TestSetup_AbortsWithItsReasonAndNothingElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			env := api.settings(nil)
 			c.prepare(api, env)
@@ -118,6 +120,7 @@ func TestSetup_AbortsWithItsReasonAndNothingElse(t *testing.T) {
 
 func TestSetup_AbortsWhereThereIsNoVendorAPI(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		status int
 		body   string
@@ -127,6 +130,7 @@ func TestSetup_AbortsWhereThereIsNoVendorAPI(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			site := httptest.NewServer(text(c.status, c.body).handler())
 			t.Cleanup(site.Close)
 
@@ -141,6 +145,7 @@ func TestSetup_AbortsWhereThereIsNoVendorAPI(t *testing.T) {
 
 func TestSetup_TakesTheFleet(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		offered []string
 		chosen  string // FLEET_ID
@@ -152,6 +157,7 @@ func TestSetup_TakesTheFleet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			api.offer(c.offered...)
 
@@ -162,6 +168,7 @@ func TestSetup_TakesTheFleet(t *testing.T) {
 			if fleet != c.want {
 				t.Errorf("the store has the fleet %q, want %q", fleet, c.want)
 			}
+
 			registered := r.samplesOf(t, "stores_registered")
 			if len(registered) != 1 || registered[0].Metadata["store"] != "loadtest-1" {
 				t.Errorf("registered: %+v", registered)
@@ -172,6 +179,7 @@ func TestSetup_TakesTheFleet(t *testing.T) {
 
 func TestSetup_GoesOnWhenTheFirstAnswersAreLost(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.onceReply(postToken, cut, badGateway)
 

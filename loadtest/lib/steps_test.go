@@ -39,6 +39,7 @@ type scenario struct {
 
 func TestSteps_TheKneeIsTheLastRateBeforeTheFirstThatBreaks(t *testing.T) {
 	t.Parallel()
+
 	held := func(offered int) measuredStep {
 		return measuredStep{Offered: offered, Started: offered, Accepted: offered, P99: 100, EmptyP99: 5}
 	}
@@ -93,6 +94,7 @@ func TestSteps_TheKneeIsTheLastRateBeforeTheFirstThatBreaks(t *testing.T) {
 			text:  []string{"below 100/s"},
 		},
 	}
+
 	runs := make([][]measuredStep, len(cases))
 	for i, c := range cases {
 		runs[i] = c.steps
@@ -104,11 +106,13 @@ func TestSteps_TheKneeIsTheLastRateBeforeTheFirstThatBreaks(t *testing.T) {
 	if len(found) != 1 || len(found[0].Runs) != len(cases) {
 		t.Fatalf("the script found %+v", found)
 	}
+
 	for i, c := range cases {
 		got := found[0].Runs[i]
 		if got.Knee != c.knee || got.Ceiling != 1000 {
 			t.Errorf("%s: knee %d, ceiling %v, want %d and 1000", c.name, got.Knee, got.Ceiling, c.knee)
 		}
+
 		for _, want := range c.text {
 			if !strings.Contains(got.Text, want) {
 				t.Errorf("%s: %q is not in\n%s", c.name, want, got.Text)
@@ -120,6 +124,7 @@ func TestSteps_TheKneeIsTheLastRateBeforeTheFirstThatBreaks(t *testing.T) {
 // Two steps of 5 s, of 100 and 200 orders a second that may each wait half a second.
 func TestSteps_FollowEachOtherWithUsersForTheLongestWait(t *testing.T) {
 	t.Parallel()
+
 	r := play(t, "steps.js", settings{"RUNS": "[]"})
 
 	found := notes[notedSteps](t, r)

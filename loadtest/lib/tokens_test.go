@@ -20,6 +20,7 @@ func (a *vendorAPI) orderTokens() []string {
 
 func TestTokens_AreSharedByAllUsersOfAnAccount(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 
 	r := play(t, "till.js", api.settings(settings{
@@ -34,6 +35,7 @@ func TestTokens_AreSharedByAllUsersOfAnAccount(t *testing.T) {
 	for _, token := range api.orderTokens() {
 		uses[token]++
 	}
+
 	if len(uses) != 2 || uses[tokenNumber(1)] != 50 || uses[tokenNumber(2)] != 50 {
 		t.Errorf("orders by token: %v", uses)
 	}
@@ -42,6 +44,7 @@ func TestTokens_AreSharedByAllUsersOfAnAccount(t *testing.T) {
 // A token of one letter shows whether some of the bytes that hide it are used twice.
 func TestTokens_AreSealedWithBytesThatAreUsedOnce(t *testing.T) {
 	t.Parallel()
+
 	r := play(t, "tokens.js", nil)
 
 	found := notes[struct {
@@ -63,6 +66,7 @@ func TestTokens_AreSealedWithBytesThatAreUsedOnce(t *testing.T) {
 			seen[string(block)] = true
 		}
 	}
+
 	if len(seen) != 6 {
 		t.Errorf("%d blocks, want 6", len(seen))
 	}
@@ -71,6 +75,7 @@ func TestTokens_AreSealedWithBytesThatAreUsedOnce(t *testing.T) {
 // The service's tokens are always due, because they end within the time of a renewal.
 func TestTokens_GoOnWhenARenewalIsRefusedOrLost(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		failure reply
 		asked   int
@@ -83,6 +88,7 @@ func TestTokens_GoOnWhenARenewalIsRefusedOrLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			api.shortenTokens(200)
 			api.alwaysReply(postToken, c.failure)
@@ -97,6 +103,7 @@ func TestTokens_GoOnWhenARenewalIsRefusedOrLost(t *testing.T) {
 			if len(tokens) != 3 {
 				t.Errorf("%d orders, want 3", len(tokens))
 			}
+
 			for _, token := range tokens {
 				if token != tokenNumber(1) {
 					t.Errorf("an order was sent with %q", token)
@@ -108,6 +115,7 @@ func TestTokens_GoOnWhenARenewalIsRefusedOrLost(t *testing.T) {
 
 func TestTokens_ThatExpiredAreRenewedAndTheRequestSentAgain(t *testing.T) {
 	t.Parallel()
+
 	for name, c := range map[string]struct {
 		lifetime int
 		renewals []reply
@@ -120,6 +128,7 @@ func TestTokens_ThatExpiredAreRenewedAndTheRequestSentAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			api := newVendorAPI(t)
 			api.shortenTokens(c.lifetime)
 			api.expireFirstToken()
@@ -136,16 +145,19 @@ func TestTokens_ThatExpiredAreRenewedAndTheRequestSentAgain(t *testing.T) {
 			if len(sent) != 2 || sent[0].body != sent[1].body || tokens[0] != tokenNumber(1) || tokens[1] != tokenNumber(2) {
 				t.Errorf("orders were sent with %q", tokens)
 			}
+
 			requireCount(t, "resends", r.counter(t, "resends", settings{"reason": "TOKEN_EXPIRED"}), 1)
 			for _, asked := range api.requests(postToken) {
 				if asked.header.Get("Authorization") != "" {
 					t.Error("a token was asked for with the one that expired")
 				}
 			}
+
 			waits := r.samplesOf(t, "waited")
 			if len(waits) != c.waits {
 				t.Errorf("%d waits, want %d", len(waits), c.waits)
 			}
+
 			for _, w := range waits {
 				if w.Value != 1000 {
 					t.Errorf("a wait of %v ms, want 1000", w.Value)
@@ -157,6 +169,7 @@ func TestTokens_ThatExpiredAreRenewedAndTheRequestSentAgain(t *testing.T) {
 
 func TestTokens_ThatExpiredDuringAnOutageAreRenewedAfterIt(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.expireFirstToken()
 	api.onceReply(postToken, nil, badGateway, cut)
@@ -171,6 +184,7 @@ func TestTokens_ThatExpiredDuringAnOutageAreRenewedAfterIt(t *testing.T) {
 // is refused makes it sleep for so long.
 func TestTokens_AreAskedForAgainAfterTheWaitOfARefusal(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.shortenTokens(200)
 	api.onceReply(postToken, nil, limited(60, 60), limited(1, 1))
@@ -185,6 +199,7 @@ func TestTokens_AreAskedForAgainAfterTheWaitOfARefusal(t *testing.T) {
 // A refused renewal refuses no work: the vendor goes on with its old token.
 func TestAdmitted_LeavesRequestsForTokensOut(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 	api.shortenTokens(200)
 	api.alwaysReply(postToken, limited(60, 60))
@@ -200,6 +215,7 @@ func TestAdmitted_LeavesRequestsForTokensOut(t *testing.T) {
 
 func TestReplay_OfAnOrderIsNotNotedAgain(t *testing.T) {
 	t.Parallel()
+
 	api := newVendorAPI(t)
 
 	r := play(t, "till.js", api.settings(settings{"HOW": "create", "SAME": "yes", "ITERATIONS": "2"}))
@@ -208,5 +224,6 @@ func TestReplay_OfAnOrderIsNotNotedAgain(t *testing.T) {
 	if len(found) != 2 || found[0].Replayed || !found[1].Replayed || found[0].OrderID != found[1].OrderID {
 		t.Errorf("the answers are %+v", found)
 	}
+
 	requireCount(t, "orders are noted as accepted", r.counter(t, "orders_accepted", nil), 1)
 }

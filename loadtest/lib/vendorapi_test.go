@@ -87,6 +87,7 @@ func newVendorAPI(t *testing.T) *vendorAPI {
 	api.Start()
 
 	t.Cleanup(api.Close)
+
 	return api
 }
 
@@ -177,12 +178,14 @@ func (a *vendorAPI) serve(w http.ResponseWriter, r *http.Request) {
 		answer = next[0]
 		a.once[endpoint] = next[1:]
 	}
+
 	a.mu.Unlock()
 
 	if answer != nil {
 		answer(w, r)
 		return
 	}
+
 	a.answer(w, r, endpoint, string(body))
 }
 
@@ -209,6 +212,7 @@ func endpointOf(r *http.Request) string {
 	case r.Method == http.MethodGet && len(parts) == 2 && parts[0] == "orders":
 		return getOrder
 	}
+
 	return "unknown"
 }
 
@@ -223,6 +227,7 @@ func fleetEndpointOf(path string) string {
 	case path == "/jobs":
 		return fleetJobs
 	}
+
 	return "unknown"
 }
 
@@ -292,16 +297,19 @@ func (a *vendorAPI) store(body string) map[string]any {
 	if wanted.FleetID != "" {
 		a.fleet = wanted.FleetID
 	}
+
 	offered := make([]map[string]string, 0, len(a.fleets))
 	for _, id := range a.fleets {
 		offered = append(offered, map[string]string{"fleetId": id})
 	}
+
 	if a.isAwaiting {
 		return map[string]any{"status": "AwaitingFleetApproval", "fleet": map[string]string{"fleetId": a.fleet}}
 	}
 	if a.fleet == "" {
 		return map[string]any{"status": "Draft", "availableFleets": offered}
 	}
+
 	return map[string]any{"status": "Active", "availableFleets": offered, "fleet": map[string]string{"fleetId": a.fleet}}
 }
 
@@ -357,6 +365,7 @@ func (a *vendorAPI) keepOrder(key, body string) (answer string, isReplay bool) {
 		answer = fmt.Sprintf(`{"success":true,"data":{"orderId":"order-%d","status":"Searching","externalOrderId":%q}}`, len(a.orders)+1, order.ExternalOrderID)
 		a.orders[key] = answer
 	}
+
 	return answer, isReplay
 }
 

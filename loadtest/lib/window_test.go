@@ -19,6 +19,7 @@ var admitted, refusedWith429, unknown = any(true), any(false), any(nil)
 
 func TestWindow_ClaimsOnlyWhatIsCertain(t *testing.T) {
 	t.Parallel()
+
 	cases := []struct {
 		name    string
 		log     [][]any // sent and answered, in ms, and how it was admitted
@@ -37,6 +38,7 @@ func TestWindow_ClaimsOnlyWhatIsCertain(t *testing.T) {
 		{name: "one beyond it within a second, by one of the clocks", most: 2, log: [][]any{{0, 0, admitted}, {0, 0, admitted}, {999.5, 999.5, admitted}}},
 		{name: "a lost answer, perhaps not admitted", most: 2, log: [][]any{{0, 1, admitted}, {10, 11, unknown}, {20, 21, admitted}}},
 	}
+
 	logs := make([][][]any, len(cases))
 	for i, c := range cases {
 		logs[i] = append([][]any{}, c.log...)
@@ -48,6 +50,7 @@ func TestWindow_ClaimsOnlyWhatIsCertain(t *testing.T) {
 	if len(found) != 1 || len(found[0]) != len(cases) {
 		t.Fatalf("the script found %+v", found)
 	}
+
 	for i, c := range cases {
 		got := found[0][i]
 		if got.Most[0] != c.most || got.Beyond != c.beyond || got.Wronged != c.wronged {
@@ -58,6 +61,7 @@ func TestWindow_ClaimsOnlyWhatIsCertain(t *testing.T) {
 
 func TestWindow_OfSeveralIsBrokenAlone(t *testing.T) {
 	t.Parallel()
+
 	const windows = `[{"count": 2, "seconds": 1}, {"count": 3, "seconds": 10}]`
 	three := [][]any{{0, 1, admitted}, {2000, 2001, admitted}, {4000, 4001, admitted}}
 	logs := [][][]any{
@@ -72,6 +76,7 @@ func TestWindow_OfSeveralIsBrokenAlone(t *testing.T) {
 	if len(found) != 1 || len(found[0]) != len(logs) {
 		t.Fatalf("the script found %+v", found)
 	}
+
 	beyond, full, refused := found[0][0], found[0][1], found[0][2]
 	if !slices.Equal(beyond.Most, []int{1, 4}) || beyond.Beyond != 1 {
 		t.Errorf("one beyond a window: %+v", beyond)

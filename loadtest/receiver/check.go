@@ -46,6 +46,7 @@ func (r *Receiver) Check(orders []History, stores int) *Check {
 		known[orders[i].OrderID] = true
 		c.order(&orders[i], r.Timeline(orders[i].OrderID))
 	}
+
 	for _, id := range r.Orders() {
 		if !known[id] {
 			c.Problems.Add("webhooks of order %s, which has none to send", id)
@@ -55,10 +56,12 @@ func (r *Receiver) Check(orders []History, stores int) *Check {
 	if c.Received != c.Expected {
 		c.Problems.Add("%d webhooks received, %d expected", c.Received, c.Expected)
 	}
+
 	activated := counts.Events["store.activated"]
 	if activated != stores {
 		c.Problems.Add("%d store.activated for %d stores", activated, stores)
 	}
+
 	c.addWrong(&counts)
 
 	return c
@@ -79,9 +82,11 @@ func (r *Receiver) CheckAmongOthers(orders []History, stores int) (c *Check, oth
 	if c.Received != c.Expected {
 		c.Problems.Add("%d webhooks received, %d expected", c.Received, c.Expected)
 	}
+
 	if activated < stores {
 		c.Problems.Add("%d store.activated for %d stores", activated, stores)
 	}
+
 	c.addWrong(&counts)
 
 	return c, activated + counts.Events["delivery.status_changed"] - c.Received
@@ -92,12 +97,15 @@ func (c *Check) addWrong(counts *Counts) {
 	if counts.Changed > 0 {
 		c.Problems.Add("%d webhooks came again with other bytes", counts.Changed)
 	}
+
 	for reason, n := range counts.Invalid {
 		c.Problems.Add("%d webhooks not accepted: %s", n, reason)
 	}
+
 	for event, n := range counts.Unknown {
 		c.Problems.Add("%d webhooks of the unknown type %s", n, event)
 	}
+
 	slices.Sort(c.Problems)
 }
 
@@ -117,6 +125,7 @@ func (c *Check) order(o *History, line []Entry) {
 	if !slices.Equal(received, history) {
 		c.Problems.Add("order %s: the webhooks say %v, the service %v", o.OrderID, received, history)
 	}
+
 	if o.Status != o.End || o.FailureReason != o.Failure {
 		c.Problems.Add("order %s: ended %s %s and should have ended %s %s", o.OrderID, o.Status, o.FailureReason, o.End, o.Failure)
 	}

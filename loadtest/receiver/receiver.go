@@ -160,6 +160,7 @@ func parse(header http.Header, body []byte) (Event, error) {
 	if err != nil || attempt < 1 {
 		return e, errors.New("X-Service-Attempt is not a positive integer")
 	}
+
 	e.Attempt = attempt
 
 	switch {
@@ -188,6 +189,7 @@ func parse(header http.Header, body []byte) (Event, error) {
 	case (e.Order.Status == "Failed") != (e.Order.FailureReason != ""):
 		return e, errors.New("failureReason belongs to Failed")
 	}
+
 	return e, nil
 }
 
@@ -225,6 +227,7 @@ func (r *Receiver) store(e Event, body [sha256.Size]byte) (duplicate bool) {
 	if e.Order.OrderID != "" {
 		r.insert(e)
 	}
+
 	return false
 }
 

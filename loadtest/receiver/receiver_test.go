@@ -50,6 +50,7 @@ func (m message) headers() http.Header {
 	h.Set("webhook-id", m.id)
 	h.Set("webhook-timestamp", fmt.Sprint(m.at.Unix()))
 	h.Set("webhook-signature", "v1,"+base64.StdEncoding.EncodeToString(standard.Sum(nil)))
+
 	return h
 }
 
@@ -58,11 +59,14 @@ func newReceiver(t *testing.T, o Options) *Receiver {
 	if o.Secrets == nil {
 		o.Secrets = []string{secret}
 	}
+
 	r, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.now = func() time.Time { return now }
+
 	return r
 }
 
@@ -183,6 +187,7 @@ func TestReceiver_RejectsWhatItCannotVerify(t *testing.T) {
 			if status != c.status {
 				t.Errorf("answered %d, want %d", status, c.status)
 			}
+
 			got := r.Counts()
 			if !maps.Equal(got.Invalid, map[string]int{c.reason: 1}) || got.Received != 0 {
 				t.Errorf("%+v", got)
@@ -215,6 +220,7 @@ func TestReceiver_TriesEverySecretDuringARotation(t *testing.T) {
 	if status := post(newReceiver(t, Options{Secrets: []string{"whsec_AAAA"}}), m.headers(), m.body); status != 401 {
 		t.Errorf("other secret: %d", status)
 	}
+
 	two := m.headers()
 	two.Set("webhook-signature", "v1,AAAA "+two.Get("webhook-signature"))
 	if status := post(newReceiver(t, Options{}), two, m.body); status != http.StatusNoContent {
@@ -233,6 +239,7 @@ func TestNew_RefusesNoSecret(t *testing.T) {
 // What one script has created is compared by itself, whoever else uses the account; alone, nothing else may arrive.
 func TestCheck_AmongOthersLooksAtItsOwnOrders(t *testing.T) {
 	t.Parallel()
+
 	r := newReceiver(t, Options{})
 	send(t, r, statusChanged("e1", "mine", "Assigned", now))
 	send(t, r, statusChanged("e2", "another's", "Assigned", now))

@@ -19,6 +19,7 @@ func TestSnippets_OtherLanguages(t *testing.T) {
 				t.Logf("%s is not installed here: %s was not run", interpreter, script)
 				return
 			}
+
 			input, want := newArrivals().lines(t)
 			cmd := exec.Command(path, filepath.Join("snippets", script))
 			cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
@@ -27,6 +28,7 @@ func TestSnippets_OtherLanguages(t *testing.T) {
 			if err != nil {
 				t.Errorf("%v", err)
 			}
+
 			compare(t, string(got), want)
 		})
 	}

@@ -36,9 +36,11 @@ func (a *arrivals) add(want string, m message, change func(*arrival)) {
 	for name, values := range m.headers() {
 		c.Headers[strings.ToLower(name)] = values[0]
 	}
+
 	if change != nil {
 		change(&c)
 	}
+
 	a.list = append(a.list, c)
 }
 
@@ -71,6 +73,7 @@ func (a *arrivals) forgeries() {
 		}
 		forge(func(c *arrival) { c.Headers[name] = "é" + c.Headers[name][1:] }) // as long in characters, not in bytes
 	}
+
 	// The bound is 5 minutes; what comes from the future gets older until it is read.
 	for _, off := range []time.Duration{-time.Hour, -305 * time.Second, 6 * time.Minute, time.Hour} {
 		m := valid
@@ -92,6 +95,7 @@ func newArrivals() *arrivals {
 	for i := range a.list[2:] {
 		a.list[2+i].want += " o1=Assigned"
 	}
+
 	a.add("204 o1=PickedUp", statusChanged("e3", "o1", "PickedUp", later(30)), nil)
 	a.add("204 o1=PickedUp", statusChanged("e2", "o1", "PickingUp", later(20)), nil)    // overtaken
 	a.add("204 o1=PickedUp", statusChanged("e1b", "o1", "PickingUp", later(30)), nil)   // a skipped step, of the same time
@@ -109,10 +113,12 @@ func newArrivals() *arrivals {
 				body: fmt.Sprintf(`{"eventId":%q,"event":%q,"occurredAt":"2026-11-21T15:00:00.000+03:00","data":%s}`, id, event, data)}, nil)
 		}
 	}
+
 	for _, body := range []string{"", "{", "null", "[]", "7", `"e7"`, "{}",
 		`{"eventId":"e7","event":"x","occurredAt":"at noon","data":{}}`} {
 		a.add("400 o1=Delivered", message{id: "e7", event: "x", attempt: "1", at: now, body: body}, nil)
 	}
+
 	a.add(known+" o2=Searching", statusChanged("e8", "o2", "Searching", later(0)), func(c *arrival) { c.Secrets = []string{stranger, secret} })
 	a.add(known+" o2=Assigned", statusChanged("e9", "o2", "Assigned", later(1)), func(c *arrival) { // signed with two secrets
 		c.Headers[standardName] = "v1,AAAA " + c.Headers[standardName]
@@ -124,6 +130,7 @@ func newArrivals() *arrivals {
 	early.at, late.at = now.Add(-290*time.Second), now.Add(290*time.Second) // clocks differ
 	a.add(known+" o2=Failed o3=Searching", early, nil)
 	a.add(known+" o2=Failed o3=Cancelled", late, nil)
+
 	return a
 }
 
@@ -137,6 +144,7 @@ func (a *arrivals) lines(t *testing.T) (input []byte, want string) {
 		input = append(append(input, line...), '\n')
 		want += c.want + "\n"
 	}
+
 	return input, want
 }
 
@@ -151,6 +159,7 @@ func TestSnippets_Go(t *testing.T) {
 		for name, value := range c.Headers {
 			req.Header.Set(name, value)
 		}
+
 		answer := httptest.NewRecorder()
 		r.Secrets = c.Secrets
 		r.ServeHTTP(answer, req)
@@ -158,9 +167,11 @@ func TestSnippets_Go(t *testing.T) {
 		for id, order := range r.Orders {
 			words = append(words, id+"="+order.Status)
 		}
+
 		slices.Sort(words)
 		got += strings.Join(append([]string{fmt.Sprint(answer.Code)}, words...), " ") + "\n"
 	}
+
 	compare(t, got, want)
 }
 

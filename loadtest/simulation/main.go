@@ -53,12 +53,14 @@ func main() {
 		if *seed != 0 {
 			o.first, o.seeds, o.processes = *seed, 1, 1
 		}
+
 		if o.seeds == 0 || o.processes < 1 {
 			return errors.New("at least one seed and one process are needed")
 		}
 		if o.defects {
 			return playDefects(ctx, &o, os.Stdout)
 		}
+
 		return playAll(ctx, &o, os.Stdout)
 	})
 }
@@ -95,17 +97,21 @@ func playDefects(ctx context.Context, o *options, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.name(), err)
 		}
+
 		if breached == nil {
 			missed = append(missed, d.name())
 			fmt.Fprintf(out, "%-28s MISSED by %d seeds, must show as %s\n", d.name(), o.seeds, d.breach)
 			continue
 		}
+
 		i := slices.IndexFunc(breached.Breaches, func(b world.Breach) bool { return b.What == d.breach })
 		fmt.Fprintf(out, "%-28s found by seed %d: %s\n", d.name(), breached.Seed, breached.Breaches[i])
 	}
+
 	if len(missed) > 0 {
 		return fmt.Errorf("not found: %s", strings.Join(missed, ", "))
 	}
+
 	return nil
 }
 
@@ -129,14 +135,18 @@ func playAll(ctx context.Context, o *options, out io.Writer) error {
 	for _, b := range breached.Breaches {
 		fmt.Fprintln(out, b)
 	}
+
 	again, err := s.play(ctx, breached.Seed, false)
 	if err != nil {
 		return errors.Join(errBreach, err)
 	}
+
 	if again.Digest != breached.Digest {
 		return errors.Join(errBreach, errNotRepeatable)
 	}
+
 	fmt.Fprintln(out, "played again: the same, call by call")
+
 	return errBreach
 }
 
@@ -178,6 +188,7 @@ func (s *simulation) playSeeds(ctx context.Context, o *options, sought string, o
 			}
 		})
 	}
+
 	go func() {
 		processes.Wait()
 		close(verdicts)
@@ -196,13 +207,16 @@ func (s *simulation) playSeeds(ctx context.Context, o *options, sought string, o
 			stop(errBreach)
 		}
 	}
+
 	if breached != nil {
 		return breached, nil
 	}
 	if err := context.Cause(playing); err != nil {
 		return nil, err
 	}
+
 	fmt.Fprintf(out, "%d seeds, nothing found\n", played)
+
 	return nil, nil
 }
 
@@ -221,6 +235,7 @@ func (s *simulation) play(ctx context.Context, seed uint64, story bool) (*world.
 	if story {
 		command.Env = append(command.Env, "SIMULATION_STORY=yes")
 	}
+
 	output, err := command.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -239,6 +254,7 @@ func (s *simulation) play(ctx context.Context, seed uint64, story bool) (*world.
 			fmt.Fprintln(&rest, lines.Text())
 			continue
 		}
+
 		verdict = new(world.Verdict)
 		if err := json.Unmarshal([]byte(text), verdict); err != nil {
 			return nil, errors.Join(err, command.Wait())
@@ -249,9 +265,11 @@ func (s *simulation) play(ctx context.Context, seed uint64, story bool) (*world.
 	if err == nil && verdict == nil {
 		err = errors.New("the process ended without a verdict")
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("seed %d: %w\n%s", seed, err, rest.String())
 	}
+
 	return verdict, nil
 }
 
@@ -272,14 +290,17 @@ func build(ctx context.Context, planted *defect) (*simulation, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	name, folders := "none", []string{standInsFolder}
 	if planted != nil {
 		name, folders = planted.name(), append(folders, planted.folder)
 	}
+
 	dir := filepath.Join(module, buildFolder, name) // the same each time: the compiler's cache knows it
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+
 	o, err := newOverlay(ctx, module, folders...)
 	if err != nil {
 		return nil, err
@@ -293,6 +314,7 @@ func build(ctx context.Context, planted *defect) (*simulation, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &simulation{module: module, program: filepath.Join(dir, "simulation.test"), shim: shim}
 	command := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-tags", "simulation", "-overlay", file, "-ldflags=-s -w",
 		"-o", s.program, "./loadtest/simulation/world")
@@ -301,5 +323,6 @@ func build(ctx context.Context, planted *defect) (*simulation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the simulation: %w\n%s", err, output)
 	}
+
 	return s, nil
 }

@@ -22,16 +22,19 @@ func newOverlay(ctx context.Context, module string, folders ...string) (*overlay
 	if err := waitDurably(o, filepath.Join(module, "internal/ledger")); err != nil {
 		return nil, err
 	}
+
 	for _, path := range seededPackages {
 		if err := drawBySeed(o, filepath.Join(module, path)); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, folder := range folders {
 		if err := o.AddTree(filepath.Join(module, folder)); err != nil {
 			return nil, err
 		}
 	}
+
 	return o, nil
 }
 
@@ -43,17 +46,21 @@ func waitDurably(o *overlay.Overlay, folder string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, file := range files {
 		text, err := o.Read(file)
 		if err != nil {
 			return err
 		}
+
 		if strings.HasSuffix(file, "_test.go") || !strings.Contains(string(text), "sync.Mutex") {
 			continue
 		}
+
 		text = regexp.MustCompile(`\bsync\.Mutex\b`).ReplaceAll(text, []byte("durableLock"))
 		o.Set(file, append(text, "\nvar _ sync.Once\n"...)) // the file still imports sync
 	}
+
 	return nil
 }
 
@@ -66,6 +73,7 @@ func drawBySeed(o *overlay.Overlay, folder string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, file := range files {
 		text, err := o.Read(file)
 		if err != nil {
@@ -76,6 +84,7 @@ func drawBySeed(o *overlay.Overlay, folder string) error {
 			o.Set(file, []byte(strings.Replace(string(text), drawn, `rand "vendorapi/loadtest/simulation/chance"`, 1)))
 		}
 	}
+
 	return nil
 }
 
@@ -85,17 +94,21 @@ func importGateway(o *overlay.Overlay, module string) error {
 	if err != nil {
 		return err
 	}
+
 	clause := regexp.MustCompile(`(?m)^package main$`)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			o.Remove(file) // they are of package main, too
 			continue
 		}
+
 		text, err := o.Read(file)
 		if err != nil {
 			return err
 		}
+
 		o.Set(file, clause.ReplaceAll(text, []byte("package gateway")))
 	}
+
 	return nil
 }

@@ -21,6 +21,7 @@ func TestNewOverlay_FitsThePackages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, entry := range entries {
 		isPlanted := func(d defect) bool { return d.folder == path.Join(defectsFolder, entry.Name()) }
 		if !slices.ContainsFunc(defects, isPlanted) {

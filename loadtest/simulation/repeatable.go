@@ -70,6 +70,7 @@ func makeRepeatable(ctx context.Context, o *overlay.Overlay, module string) erro
 	if err != nil {
 		return fmt.Errorf("where Go is: %w", err)
 	}
+
 	source := filepath.Join(strings.TrimSpace(string(output)), "src")
 
 	for _, s := range substitutions {
@@ -78,10 +79,13 @@ func makeRepeatable(ctx context.Context, o *overlay.Overlay, module string) erro
 		if err != nil {
 			return err
 		}
+
 		if strings.Count(string(text), s.text) != 1 {
 			return fmt.Errorf("%s of this release of Go does not have %q once: the substitutions must be fitted to it", s.file, s.text)
 		}
+
 		o.Set(file, []byte(strings.Replace(string(text), s.text, s.with, 1)))
 	}
+
 	return nil
 }

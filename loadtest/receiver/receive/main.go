@@ -40,6 +40,7 @@ func run(ctx context.Context, _ []string, _, _ io.Writer) error {
 		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
 	}
+
 	version.AddFlag("receive")
 	flag.Parse()
 

@@ -11,10 +11,12 @@ import (
 
 func TestRoutes_CountsSayWhatCame(t *testing.T) {
 	t.Parallel()
+
 	r, err := receiver.New(receiver.Options{Secrets: []string{"whsec_c2VjcmV0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	handler := routes(r)
 
 	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("{}")))

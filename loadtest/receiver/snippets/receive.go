@@ -45,21 +45,25 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "body not readable", http.StatusBadRequest)
 		return
 	}
+
 	if err := Verify(r.Secrets, req.Header, body, time.Now()); err != nil {
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
 	}
+
 	var event struct {
 		EventID    string          `json:"eventId"`
 		Event      string          `json:"event"`
 		OccurredAt time.Time       `json:"occurredAt"`
 		Data       json.RawMessage `json:"data"`
 	}
+
 	var order struct{ OrderID, Status string }
 	if json.Unmarshal(body, &event) != nil || event.EventID == "" {
 		http.Error(w, "not an event", http.StatusBadRequest)
 		return
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// What has arrived before, and types that are not known, are answered 2xx too.
@@ -70,6 +74,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			r.Orders[order.OrderID] = next
 		}
 	}
+
 	r.Seen[event.EventID] = true
 	w.WriteHeader(http.StatusNoContent)
 }
@@ -92,6 +97,7 @@ func Verify(secrets []string, header http.Header, body []byte, now time.Time) er
 			standard = err == nil && hmac.Equal([]byte(want), []byte(got)) || standard
 		}
 	}
+
 	switch {
 	case !own:
 		return errors.New("signature does not match")
@@ -100,6 +106,7 @@ func Verify(secrets []string, header http.Header, body []byte, now time.Time) er
 	case !standard:
 		return errors.New("webhook-signature does not match")
 	}
+
 	return nil
 }
 

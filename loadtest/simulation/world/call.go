@@ -35,11 +35,13 @@ func (c *call) describe() {
 				b.WriteByte(' ')
 			}
 		}
+
 		digest.Write([]byte{'\n'})
 		if i < maxCommands {
 			shown = append(shown, strings.TrimSpace(b.String()))
 		}
 	}
+
 	c.digest = hex.EncodeToString(digest.Sum(nil)[:8])
 	c.text = strings.Join(shown, " | ")
 	if more := len(c.commands) - len(shown); more > 0 {
@@ -65,6 +67,7 @@ func blockOf(command redis.Cmder) (time.Duration, bool) {
 	if command.Name() != "xread" {
 		return 0, false
 	}
+
 	arguments := command.Args()
 	for i, argument := range arguments {
 		if argument == "block" {
@@ -72,6 +75,7 @@ func blockOf(command redis.Cmder) (time.Duration, bool) {
 			return time.Duration(milliseconds) * time.Millisecond, err == nil
 		}
 	}
+
 	return 0, false
 }
 
@@ -95,6 +99,7 @@ func (c *call) copy() {
 		}
 		c.copied = append(c.copied, arguments)
 	}
+
 	if !c.until.IsZero() {
 		c.copied = [][]any{}
 		for _, argument := range c.withoutBlock() {
@@ -126,6 +131,7 @@ func (c *call) touches(prefixes []string) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -150,6 +156,7 @@ func textOf(argument any) string {
 		raw, _ := value.MarshalBinary() // what the ledger gives has no error
 		return string(raw)
 	}
+
 	return fmt.Sprint(argument)
 }
 
@@ -160,15 +167,18 @@ func readable(text string) string {
 	if found := functionDigest.FindStringSubmatch(text); found != nil {
 		return found[1]
 	}
+
 	const most = 40
 	cut := text
 	if len(cut) > most {
 		cut = cut[:most]
 	}
+
 	quoted := strconv.QuoteToASCII(cut)
 	shown := quoted[1 : len(quoted)-1]
 	if len(text) > most {
 		shown += "…"
 	}
+
 	return shown
 }

@@ -26,6 +26,7 @@ func dial(path string) (net.Conn, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
+
 	timeout := syscall.NsecToTimeval(int64(ioTimeout))
 	err = errors.Join(syscall.Connect(fd, &syscall.SockaddrUnix{Name: path}),
 		syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &timeout),
@@ -33,6 +34,7 @@ func dial(path string) (net.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("connecting to %s: %w", path, err), syscall.Close(fd))
 	}
+
 	return &conn{fd: fd}, nil
 }
 
@@ -67,6 +69,7 @@ func (c *conn) transfer(call uintptr, b []byte) (int, error) {
 			return 0, failed
 		}
 	}
+
 	return 0, nil
 }
 

@@ -39,6 +39,7 @@ func (c *credentials) token(who string, random *rand.Rand) string {
 	if bearer == "" || age > 50*time.Minute {
 		c.logIn(who, random)
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bearer
@@ -59,6 +60,7 @@ func (c *credentials) logIn(who string, random *rand.Rand) *answer {
 		}
 		c.mu.Unlock()
 	}
+
 	return a
 }
 

@@ -56,9 +56,11 @@ func (f *fleet) pick(random *rand.Rand) *job {
 			open = append(open, j)
 		}
 	}
+
 	if len(open) == 0 {
 		return nil
 	}
+
 	return draw(random, open[max(0, len(open)-8):])
 }
 
@@ -133,6 +135,7 @@ func (c *courier) list() {
 			Store   struct{ AccountID string }
 		}
 	}
+
 	a.into(&data)
 	for _, j := range data.Jobs {
 		c.hear(j.Store.AccountID, j.OrderID)
@@ -163,6 +166,7 @@ func (c *courier) accept(j *job) {
 	if hasCourier {
 		j.taken = max(j.taken, 1)
 	}
+
 	isRefused := a.status == 404 || a.status == 409
 	if isRefused && !hasCourier {
 		j.ended = true
@@ -174,6 +178,7 @@ func (c *courier) status(j *job, status delivery.Status) {
 	if status == delivery.Failed {
 		body["failureReason"] = "CourierIncident"
 	}
+
 	a := c.report(j, validate.Operation{Kind: validate.Progress, Reported: status.String()}, "POST", "/status", body)
 
 	c.mu.Lock()
@@ -181,6 +186,7 @@ func (c *courier) status(j *job, status delivery.Status) {
 	if a.ok() && status == j.next() {
 		j.taken++
 	}
+
 	isRefused := a.status == 404 || a.status == 409
 	if isRefused || j.taken == len(steps) {
 		j.ended = true
@@ -192,10 +198,12 @@ func (c *courier) report(j *job, op validate.Operation, method, path string, bod
 	if percent(c.random, 10) { // a phone that was in a dead zone
 		body["at"] = time.Now().Add(-time.Duration(c.random.IntN(600)) * time.Second).UTC().Format(time.RFC3339)
 	}
+
 	op.Client, op.Account, op.Order, op.Start = c.number, j.account, j.order, time.Now()
 	a := c.ask(method, "/jobs/"+j.order+path, jsonOf(body))
 	op.End, op.Status, op.Code = a.ended, a.status, a.code
 	c.w.log(op)
+
 	return a
 }
 

@@ -56,6 +56,7 @@ func (w *world) ask(who string, random *rand.Rand, r request) *answer {
 		status, header, raw := p.gate.Do(r.private, r.method, r.path, r.bearer, r.body, r.header)
 		answered <- readAnswer(status, header, raw)
 	}()
+
 	timeout := time.NewTimer(requestTimeout)
 	defer timeout.Stop()
 	a := new(answer)
@@ -67,11 +68,13 @@ func (w *world) ask(who string, random *rand.Rand, r request) *answer {
 	case <-p.died:
 	case <-timeout.C:
 	}
+
 	a.ended = time.Now()
 	w.story.note("    %s %s %s %s at %s: %d %s", who, r.method, r.path, readable(r.body), p.name, a.status, a.code)
 	if a.status == http.StatusInternalServerError {
 		w.breach("server-error", r.path, "%s was answered 500 %s", r.method, a.raw)
 	}
+
 	return a
 }
 
@@ -83,12 +86,14 @@ func readAnswer(status int, header http.Header, raw []byte) *answer {
 	if json.Unmarshal(raw, &envelope) != nil {
 		return a
 	}
+
 	a.data = envelope.Data
 	var refusal struct {
 		Code string `json:"errorCode"`
 	}
 	a.into(&refusal)
 	a.code = refusal.Code
+
 	return a
 }
 

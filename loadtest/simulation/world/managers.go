@@ -97,6 +97,7 @@ func (m *manager) readSettings() {
 		a.into(&account)
 		return strconv.Itoa(account.Limits.MaxStores)
 	})
+
 	m.setting(validate.Operation{Kind: validate.Get, Setting: "webhook"}, m.asVendor("GET", "/webhook", ""), func(a *answer) string {
 		var webhook struct{ URL string }
 		a.into(&webhook)
@@ -120,6 +121,7 @@ func (v *vendor) rotateWebhookSecret(who string, random *rand.Rand) {
 		v.receiver.mu.Unlock()
 		return
 	}
+
 	for try := 0; !a.ok(); try++ {
 		if try == 200 {
 			v.w.breach("stuck", v.name, "no webhook secret is issued: %d %s", a.status, a.code)
@@ -130,6 +132,7 @@ func (v *vendor) rotateWebhookSecret(who string, random *rand.Rand) {
 		asked = time.Now()
 		a = v.w.ask(who, random, admin("POST", "/accounts/"+v.id+"/webhook/rotate", `{"revokeOld":true}`))
 	}
+
 	var data struct{ Secret string }
 	a.into(&data)
 	v.receiver.mu.Lock()
@@ -142,6 +145,7 @@ func (v *vendor) rotateWebhookSecret(who string, random *rand.Rand) {
 			before[i] = &secret{value: s.value, issued: s.issued, ends: asked.Add(24 * time.Hour)}
 		}
 	}
+
 	v.receiver.secrets = append(before, &secret{value: data.Secret, issued: a.ended})
 }
 
@@ -155,6 +159,7 @@ func (c *credentials) rotate(id, who string, random *rand.Rand) {
 	if !a.ok() {
 		return
 	}
+
 	var data struct{ ClientSecret string }
 	a.into(&data)
 	c.mu.Lock()
@@ -164,13 +169,16 @@ func (c *credentials) rotate(id, who string, random *rand.Rand) {
 	if !revoke {
 		return
 	}
+
 	for _, secret := range c.replaced {
 		c.former = append(c.former, former{value: secret, after: a.ended})
 	}
+
 	c.replaced = nil
 	if bearer != "" {
 		c.former = append(c.former, former{value: bearer, isToken: true, issued: fetched, after: a.ended})
 	}
+
 	c.bearer = ""
 }
 
@@ -187,12 +195,14 @@ func (c *credentials) tryFormer(who string, random *rand.Rand) {
 		if began.Before(f.after.Add(revocationSlack)) || f.isToken && time.Since(f.issued) > 2*time.Hour {
 			continue
 		}
+
 		var a *answer
 		if f.isToken {
 			a = c.w.ask(who, random, request{method: "GET", path: "/api/vendor/v1/webhook", bearer: f.value})
 		} else {
 			a = c.tryLogIn(who, random, f.value)
 		}
+
 		if a.ok() {
 			kind := "secret"
 			if f.isToken {

@@ -14,6 +14,7 @@ func (w *world) heal(ctx context.Context) {
 		v.receiver.until = time.Now()
 		v.receiver.mu.Unlock()
 	}
+
 	w.story.note("    everything is healed")
 	// The longest waits: the last attempt of an event, a day after it; an order that nobody carries, four hours.
 	time.Sleep(4 * time.Hour)
@@ -25,19 +26,23 @@ func (w *world) heal(ctx context.Context) {
 			what = err.Error()
 			return false
 		}
+
 		what = ""
 		for _, found := range f.Found {
 			if found.Invariant == validate.PendingLeft {
 				what = found.Text
 			}
 		}
+
 		for _, left := range f.Remains {
 			if len(left.Waiting) > 0 {
 				what = left.Account + " waits for webhooks"
 			}
 		}
+
 		return what == ""
 	}
+
 	for until := time.Now().Add(26 * time.Hour); !isSettled(); time.Sleep(time.Hour) {
 		if time.Now().After(until) {
 			w.breach("stuck", "the system", "a day after everything was healed: %s", what)
@@ -61,6 +66,7 @@ func (w *world) check(ctx context.Context) {
 		w.breach("unreadable", "the ledger", "%v", err)
 		return
 	}
+
 	f.Arrivals, f.Replays = w.arrivals, w.replays
 	f.UnrecordedWithin = 6 * time.Hour // a takeover alone takes the better part of an hour here, and workers die in a row
 	w.facts = f

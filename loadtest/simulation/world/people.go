@@ -27,6 +27,7 @@ func (w *world) populate() {
 		}
 		a.into(into)
 	}
+
 	for i := range 2 {
 		var made struct{ FleetID, ClientID, ClientSecret string }
 		name := fmt.Sprintf("fleet-%d", i+1)
@@ -35,6 +36,7 @@ func (w *world) populate() {
 		f.credentials = &credentials{w: w, private: true, login: "/api/fleet/v1/token", subject: name, clientID: made.ClientID, secret: made.ClientSecret}
 		w.fleets = append(w.fleets, f)
 	}
+
 	time.Sleep(5 * time.Minute) // until each gateway has read the fleets
 	for i := range 3 {
 		var made struct{ AccountID, ClientID, ClientSecret string }
@@ -44,6 +46,7 @@ func (w *world) populate() {
 			v.limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 10, Seconds: 5}, Burst: delivery.Window{Count: 4, Seconds: 1}}
 			body["limits"] = map[string]any{"orders": map[string]any{"sustained": map[string]int{"count": 10, "seconds": 5}, "burst": map[string]int{"count": 4, "seconds": 1}}}
 		}
+
 		ask(admin("POST", "/accounts", jsonOf(body)), &made)
 		v.id = made.AccountID
 		v.credentials = &credentials{w: w, login: "/api/vendor/v1/token", subject: v.name, clientID: made.ClientID, secret: made.ClientSecret}
@@ -71,15 +74,18 @@ func (w *world) act(ctx context.Context) {
 			c := &client{vendor: v, number: 2*i + n, who: who, random: w.chance(who)}
 			people.Go(func() { w.repeat(ctx, c.random, c.do) })
 		}
+
 		if v.changes {
 			who := "manager of " + v.name
 			m := &manager{vendor: v, who: who, random: w.chance(who)}
 			people.Go(func() { m.manage(ctx) })
 		}
+
 		if v.prone && w.plan.outages > 0 {
 			people.Go(func() { v.changeMoods(ctx) })
 		}
 	}
+
 	for i, f := range w.fleets {
 		for n := range 2 {
 			who := fmt.Sprintf("%s/%d", f.name, n+1)
@@ -87,6 +93,7 @@ func (w *world) act(ctx context.Context) {
 			people.Go(func() { w.repeat(ctx, c.random, c.do) })
 		}
 	}
+
 	people.Wait()
 }
 
@@ -97,10 +104,12 @@ func (w *world) repeat(ctx context.Context, random *rand.Rand, act func()) {
 		if isOver {
 			return
 		}
+
 		pause(ctx, wait)
 		if ctx.Err() != nil {
 			return
 		}
+
 		act()
 	}
 }

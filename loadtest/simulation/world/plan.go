@@ -29,6 +29,7 @@ func drawPlan(random *rand.Rand) plan {
 		skewed:  percent(random, 30),
 		outages: draw(random, []int{0, 20, 50, 80}),
 	}
+
 	if percent(random, 10) {
 		p.faults = faults{}
 	}
@@ -40,13 +41,16 @@ func drawPlan(random *rand.Rand) plan {
 		if gap < time.Second {
 			length = min(length, 40*gap)
 		}
+
 		if percent(random, 25) { // somebody acts now and then for hours
 			length, gap = time.Duration(1+random.IntN(3))*time.Hour, 10*time.Minute
 		}
+
 		p.bursts = append(p.bursts, burst{from: at, to: at.Add(length), gap: gap})
 		rest := draw(random, []time.Duration{time.Minute, 20 * time.Minute, 2 * time.Hour, 8 * time.Hour})
 		at = at.Add(length + rest/2 + time.Duration(random.Int64N(int64(rest))))
 	}
+
 	return p
 }
 
@@ -59,11 +63,13 @@ func (p *plan) nextAct(random *rand.Rand) (wait time.Duration, over bool) {
 	if i < 0 {
 		return 0, true
 	}
+
 	b := p.bursts[i]
 	rest := time.Duration(random.Int64N(int64(2 * b.gap)))
 	if now.Before(b.from) {
 		return b.from.Sub(now) + rest, false
 	}
+
 	return rest, false
 }
 

@@ -61,6 +61,7 @@ func (p *program) kill() {
 	if wasDead {
 		return
 	}
+
 	close(p.died)
 	p.cancel()
 }
@@ -93,12 +94,14 @@ func (w *world) host(ctx context.Context, s *slot) {
 		case <-p.died:
 		case <-p.ended:
 		}
+
 		s.mu.Lock()
 		s.program = nil
 		s.mu.Unlock()
 		if ctx.Err() == nil {
 			pause(ctx, time.Duration(random.Int64N(int64(time.Minute))))
 		}
+
 		w.dying.Go(func() { <-p.ended })
 	}
 }
@@ -114,6 +117,7 @@ func (w *world) start(ctx context.Context, s *slot) *program {
 		ended:  make(chan struct{}),
 		died:   make(chan struct{}),
 	}
+
 	log := w.story.logger(p.name)
 	change := func(c *ledger.Config) {
 		c.URL, c.Partitions, c.Hooks = "redis://simulation:6379", partitions, []redisHook{w.hook(p.actor)}
@@ -121,6 +125,7 @@ func (w *world) start(ctx context.Context, s *slot) *program {
 			c.Now = func() time.Time { return time.Now().Add(s.skew) }
 		}
 	}
+
 	run := w.worker
 	switch s.kind {
 	case "gateway":
@@ -130,6 +135,7 @@ func (w *world) start(ctx context.Context, s *slot) *program {
 		if err != nil {
 			panic(err)
 		}
+
 		p.gate = gate
 		go func() {
 			defer abandon()
@@ -138,22 +144,26 @@ func (w *world) start(ctx context.Context, s *slot) *program {
 			case <-p.ended:
 			}
 		}()
+
 		run = func(ctx context.Context, _ *program, _ *slog.Logger, _ func(*ledger.Config)) error {
 			return gate.Run(ctx)
 		}
 	case "exporter":
 		run = w.exporter
 	}
+
 	go func() {
 		defer close(p.ended)
 		err := run(running, p, log, change)
 		if err != nil && running.Err() == nil && !p.isDead() {
 			w.breach("crashed", p.name, "it ended by itself: %v", err)
 		}
+
 		if !p.isDead() {
 			w.story.note("    %s ends", p.name)
 		}
 	}()
+
 	return p
 }
 
@@ -184,9 +194,11 @@ func (w *world) worker(ctx context.Context, p *program, log *slog.Logger, change
 		return err
 	}
 	defer func() { _ = l.Close() }() // there are no connections
+
 	registry := prometheus.NewRegistry()
 	decider := status.New(l, w.status, nil, log, registry)
 	sender := dispatch.New(l, w.webhook, dispatch.Options{Sandbox: true, CourierStep: 5 * time.Second}, log, registry)
+
 	return owner.New(l, decider, sender, w.status, p.name, log, registry).Run(ctx)
 }
 

@@ -58,12 +58,14 @@ func (w *world) receive(ctx context.Context, url string, header http.Header, bod
 		w.breach("event-wrong", url, "a webhook was sent where nobody has asked for it")
 		return Reception{Status: 404}
 	}
+
 	r := v.receiver
 	r.mu.Lock()
 	current := r.mood
 	if !began.Before(r.until) {
 		current = healthy
 	}
+
 	took := time.Duration(1+r.random.IntN(300)) * time.Millisecond
 	cut := percent(r.random, 3) && v.prone // the answer is lost on its way
 	r.mu.Unlock()
@@ -82,10 +84,12 @@ func (w *world) receive(ctx context.Context, url string, header http.Header, bod
 		status = 503
 	case healthy:
 	}
+
 	w.readWebhook(v, header, body, &arrival)
 	if arrival.Invalid != "" {
 		status = 401
 	}
+
 	pause(ctx, took)
 	if ctx.Err() == nil {
 		arrival.Answered = status
@@ -95,6 +99,7 @@ func (w *world) receive(ctx context.Context, url string, header http.Header, bod
 	} else {
 		status = 0
 	}
+
 	arrival.Ended = time.Now()
 	w.mu.Lock()
 	w.arrivals = append(w.arrivals, arrival)
@@ -104,6 +109,7 @@ func (w *world) receive(ctx context.Context, url string, header http.Header, bod
 	if current == busy {
 		answer.RetryAfter = 120
 	}
+
 	return answer
 }
 
@@ -119,15 +125,18 @@ func (w *world) readWebhook(v *vendor, header http.Header, body []byte, a *valid
 		a.Invalid = brokeOff
 		return
 	}
+
 	var values []string
 	for _, s := range known {
 		values = append(values, s.value)
 	}
+
 	e, _, err := check.Read(values, header, body, time.Now())
 	if err != nil {
 		a.Invalid = err.Error()
 		return
 	}
+
 	a.Occurred = e.OccurredAt
 	a.Attempt = e.Attempt
 	a.Order, a.External, a.Status, a.Failure = e.Order.OrderID, e.Order.ExternalOrderID, e.Order.Status, e.Order.FailureReason
@@ -143,6 +152,7 @@ func (w *world) checkSignatures(v *vendor, known []*secret, header http.Header, 
 		w.breach("event-wrong", header.Get(webhook.HeaderID), "its timestamp is %q", header.Get(webhook.HeaderTimestamp))
 		return
 	}
+
 	at := time.Unix(seconds, 0)
 	signatures := strings.Fields(header.Get(webhook.HeaderStandardSignature))
 	for _, s := range known {
@@ -150,10 +160,12 @@ func (w *world) checkSignatures(v *vendor, known []*secret, header http.Header, 
 		if err != nil {
 			continue
 		}
+
 		signs := false
 		for _, signature := range signatures {
 			signs = signs || signature == own
 		}
+
 		now := time.Now()
 		isOver := !s.ends.IsZero() && now.After(s.ends.Add(signatureSlack))
 		isOn := now.After(s.issued.Add(signatureSlack)) && (s.ends.IsZero() || now.Before(s.ends.Add(-signatureSlack)))
@@ -185,6 +197,7 @@ func (v *vendor) changeMoods(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+
 		length := draw(random, []time.Duration{time.Minute, 30 * time.Minute, 5 * time.Hour, 30 * time.Hour})
 		v.receiver.mu.Lock()
 		v.receiver.mood = draw(random, []mood{failing, failing, silent, breaking, busy})

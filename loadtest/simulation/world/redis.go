@@ -33,6 +33,7 @@ func StartServer(ctx context.Context, library, dir string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// With these sizes every hash, set and sorted set lists its members in an order that depends on the commands
 	// alone, not on how this process hashes.
 	const all = "1000000"
@@ -47,15 +48,18 @@ func StartServer(ctx context.Context, library, dir string) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, shim.Close())
 	}
+
 	options, err := redis.ParseURL(server.URL)
 	if err != nil {
 		server.Stop()
 		return nil, err
 	}
+
 	options.Protocol, options.DisableIdentity = 2, true
 	options.MaxRetries = -1      // the simulator decides what is sent again
 	options.ConnMaxIdleTime = -1 // connections stay, although hours pass in the bubble
 	options.Dialer = func(_ context.Context, _, path string) (net.Conn, error) { return dial(path) }
+
 	return &Server{Redis: server, shim: shim, client: redis.NewClient(options)}, nil
 }
 

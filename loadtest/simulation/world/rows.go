@@ -41,24 +41,30 @@ func (w *world) store(ctx context.Context, b *archive.Batch) error {
 	if r.random == nil {
 		r.random = w.chance("clickhouse")
 	}
+
 	isAway := w.faults != faults{} && percent(r.random, 5)
 	if isAway && percent(r.random, 50) {
 		return errNotStored
 	}
+
 	for _, o := range b.Orders {
 		if before, known := r.orders[o.ID]; !known || before.Version <= o.Version {
 			r.orders[o.ID] = o
 		}
 	}
+
 	for _, e := range b.Events {
 		r.events[fmt.Sprintf("%s/%d", e.Order, e.Version)] = e
 	}
+
 	for _, o := range b.Outcomes {
 		r.outcomes[fmt.Sprintf("%d/%s/%d", o.Partition, o.Entry, o.Line)] = o
 	}
+
 	if isAway {
 		return errNotStored
 	}
+
 	return nil
 }
 
@@ -74,10 +80,12 @@ func (r *rows) archived() (a validate.Archive) {
 			millis(o.AssignedAt), millis(o.PickedUpAt), millis(o.DeliveredAt), millis(o.EndedAt),
 		})
 	}
+
 	events := make([]archive.Event, 0, len(r.events))
 	for _, e := range r.events {
 		events = append(events, e)
 	}
+
 	slices.SortFunc(events, func(a, b archive.Event) int {
 		return int(delivery.Sequence(a.Version)) - int(delivery.Sequence(b.Version))
 	})
@@ -85,12 +93,15 @@ func (r *rows) archived() (a validate.Archive) {
 		a.Steps = append(a.Steps, []string{e.Order.String(), e.Account.String(), fmt.Sprint(delivery.Sequence(e.Version)), fmt.Sprint(e.Version),
 			e.Status.String(), millis(e.At), string(e.Failure)})
 	}
+
 	for _, o := range r.outcomes {
 		a.Attempts = append(a.Attempts, validate.Attempt{Account: o.Account.String(), EventID: o.EventID, State: o.State, Attempt: o.Attempt,
 			Error: o.Error, At: o.At, Recorded: timeOfEntry(o.Entry), Probe: o.Probe, Replay: o.Replay})
 	}
+
 	slices.SortFunc(a.Orders, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
 	slices.SortFunc(a.Attempts, func(a, b validate.Attempt) int { return a.At.Compare(b.At) })
+
 	return a
 }
 

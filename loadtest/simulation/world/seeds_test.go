@@ -29,6 +29,7 @@ func TestSeed(t *testing.T) {
 	if err != nil {
 		t.Fatalf("SIMULATION_SEED: %v", err)
 	}
+
 	library := os.Getenv("SIMULATION_SHIM")
 	if library == "" {
 		t.Fatal("SIMULATION_SHIM: not set")
@@ -39,6 +40,7 @@ func TestSeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
+
 	seams := world.Seams{
 		Module:  os.Getenv("SIMULATION_MODULE"),
 		Gateway: openGateway,
@@ -49,6 +51,7 @@ func TestSeed(t *testing.T) {
 		},
 		Store: func(store func(context.Context, *archive.Batch) error) { archive.Store = store },
 	}
+
 	cryptotest.SetGlobalRandom(t, seed)
 	runtime.SimulatedSeed = uint32(seed)
 	var judge func() *world.Verdict
@@ -63,6 +66,7 @@ func TestSeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	fmt.Printf("verdict %s\n", line)
 }
 

@@ -114,12 +114,14 @@ func (s *simulator) post(ctx context.Context, from *actor, commands []redis.Cmde
 		s.mu.Unlock()
 		return errKilled
 	}
+
 	s.pending = append(s.pending, c)
 	s.mu.Unlock()
 	select {
 	case s.arrived <- struct{}{}:
 	default:
 	}
+
 	return <-c.answer
 }
 
@@ -134,6 +136,7 @@ func (s *simulator) runUntil(done func() bool) {
 		if done() {
 			return
 		}
+
 		if c := s.next(); c != nil {
 			s.step(c)
 			if s.steps%stepsPerCollection == 0 {
@@ -142,6 +145,7 @@ func (s *simulator) runUntil(done func() bool) {
 			}
 			continue
 		}
+
 		s.sleep()
 	}
 }
@@ -176,11 +180,13 @@ func (s *simulator) next() *call {
 			ready = append(ready, c)
 		}
 	}
+
 	for _, c := range s.late {
 		if !now.Before(c.due) {
 			ready = append(ready, c)
 		}
 	}
+
 	if len(ready) == 0 {
 		return nil
 	}
@@ -191,6 +197,7 @@ func (s *simulator) next() *call {
 	chosen := ready[s.random.IntN(len(ready))]
 	s.pending = slices.DeleteFunc(s.pending, func(c *call) bool { return c == chosen })
 	s.late = slices.DeleteFunc(s.late, func(c *call) bool { return c == chosen })
+
 	return chosen
 }
 
@@ -203,11 +210,13 @@ func (s *simulator) sleep() {
 			next = c.until
 		}
 	}
+
 	for _, c := range s.late {
 		if c.due.Before(next) {
 			next = c.due
 		}
 	}
+
 	s.mu.Unlock()
 
 	timer := time.NewTimer(time.Until(next))
@@ -235,10 +244,12 @@ func (s *simulator) step(c *call) {
 	if c.until.IsZero() && s.happens(s.faults.slow) {
 		pass(time.Duration(s.random.Int64N(int64(2 * time.Second))))
 	}
+
 	if c.copied != nil {
 		s.executeCopy(c, "late")
 		return
 	}
+
 	if c.from.isDead() {
 		c.answer <- errKilled
 		return
@@ -249,6 +260,7 @@ func (s *simulator) step(c *call) {
 		s.executeAndKill(c)
 		return
 	}
+
 	isRead := !c.until.IsZero()
 	switch {
 	case s.happens(s.faults.refused):
@@ -334,6 +346,7 @@ func (s *simulator) execute(c *call) {
 	} else {
 		s.server.run(c.from.name, []redis.Cmder{read})
 	}
+
 	if errors.Is(read.Err(), redis.Nil) && !isOver {
 		c.tried = true
 		s.mu.Lock()
@@ -376,6 +389,7 @@ func (s *simulator) do(c *call, commands []redis.Cmder) {
 	default:
 		s.server.run(c.from.name, slices.Concat(commands, reads))
 	}
+
 	for i, w := range waiting {
 		w.tried = errors.Is(reads[i].Err(), redis.Nil)
 	}
@@ -386,6 +400,7 @@ func (s *simulator) waitingFor(c *call) (waiting []*call) {
 	if c.onlyReads() {
 		return nil
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.pending {
@@ -393,6 +408,7 @@ func (s *simulator) waitingFor(c *call) (waiting []*call) {
 			waiting = append(waiting, w)
 		}
 	}
+
 	return waiting
 }
 
@@ -428,6 +444,7 @@ func (s *Server) scanAll(scan *redis.ScanCmd) {
 		page, cursor = next.Val()
 		keys = append(keys, page...)
 	}
+
 	slices.Sort(keys)
 	scan.SetVal(slices.Compact(keys), 0)
 }
@@ -446,6 +463,7 @@ func (s *Server) run(caller string, commands []redis.Cmder) {
 		_ = s.watching[caller].Process(ctx, commands[0]) // it carries its own error
 		return
 	}
+
 	if len(commands) == 1 && name != "multi" {
 		_ = s.client.Process(ctx, commands[0])
 		return
@@ -460,11 +478,13 @@ func (s *Server) run(caller string, commands []redis.Cmder) {
 	default:
 		pipe = s.client.Pipeline()
 	}
+
 	for _, command := range commands {
 		if isFrame := command.Name() == "multi" || command.Name() == "exec"; !isFrame {
 			_ = pipe.Process(ctx, command)
 		}
 	}
+
 	_, err := pipe.Exec(ctx)
 	if name == "multi" && err != nil {
 		commands[len(commands)-1].SetErr(err)

@@ -37,6 +37,7 @@ func (s *story) note(format string, args ...any) {
 	if s.all {
 		fmt.Fprintln(os.Stderr, l)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lines = append(s.lines, l)

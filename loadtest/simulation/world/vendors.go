@@ -57,6 +57,7 @@ func (v *vendor) compose(random *rand.Rand, external, key, recipient string) *pl
 		"dropoff":     map[string]any{"text": d.Dropoff.Text, "latitude": courtyard.Latitude, "longitude": courtyard.Longitude},
 		"orderAmount": json.Number(d.OrderAmount.String()),
 	})
+
 	return &placed{external: external, key: key, body: body, content: validate.Content(&d)}
 }
 
@@ -107,10 +108,13 @@ func (c *client) pick(withID bool) *placed {
 			found = append(found, p)
 		}
 	}
+
 	if len(found) == 0 {
 		return nil
 	}
+
 	chosen := *draw(c.random, found)
+
 	return &chosen
 }
 
@@ -123,6 +127,7 @@ func (c *client) createNew() {
 	case 1, 2:
 		key = "key-" + external
 	}
+
 	p := c.compose(c.random, external, key, "Ayşe Kaya")
 	c.mu.Lock()
 	c.placed = append(c.placed, p)
@@ -141,6 +146,7 @@ func (c *client) create(p *placed) *validate.Operation {
 	if p.key != "" {
 		r.header = map[string]string{"X-Idempotency-Key": p.key}
 	}
+
 	c.send(op, r)
 	if op.Status == 201 {
 		c.mu.Lock()
@@ -152,6 +158,7 @@ func (c *client) create(p *placed) *validate.Operation {
 		c.mu.Unlock()
 		c.w.courierHears(c.id, op.Order)
 	}
+
 	return op
 }
 
@@ -171,13 +178,16 @@ func (c *client) send(op *validate.Operation, r request) {
 		OrderID, Status string
 		Events          []struct{ Status string }
 	}
+
 	a.into(&data)
 	op.Status, op.Code, op.State, op.Replayed = a.status, a.code, data.Status, a.replayed
 	if op.Kind == validate.Create && a.ok() {
 		op.Order, op.Answer = data.OrderID, validate.Digest(a.raw)
 	}
+
 	for _, e := range data.Events {
 		op.Steps = append(op.Steps, e.Status)
 	}
+
 	c.w.log(*op)
 }

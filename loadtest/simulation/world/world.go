@@ -109,6 +109,7 @@ func Play(server *Server, seams Seams, seed uint64, tell bool) (judge func() *Ve
 		Retention:            7 * 24 * time.Hour,
 		StreamRetention:      6 * 24 * time.Hour,
 	}
+
 	w.webhook = dispatch.Settings{Concurrency: 64, PerEndpoint: 8, BreakerFailures: 5, Timeout: 10 * time.Second, LocalReceivers: "auto", Memory: 64}
 	seams.Receive(w.receive)
 	seams.Store(w.store)
@@ -123,6 +124,7 @@ func Play(server *Server, seams Seams, seed uint64, tell bool) (judge func() *Ve
 		defer close(over)
 		w.live(ctx)
 	}()
+
 	w.runUntil(closed(over))
 
 	end()
@@ -132,9 +134,11 @@ func Play(server *Server, seams Seams, seed uint64, tell bool) (judge func() *Ve
 		w.hosts.Wait()
 		w.dying.Wait()
 	}()
+
 	w.runUntil(closed(all))
 	life := time.Since(began)
 	w.drain()
+
 	return func() *Verdict {
 		w.judge()
 		return w.verdict(life)
@@ -177,13 +181,16 @@ func (w *world) build(ctx context.Context) {
 		}
 		return draw(random, []time.Duration{0, 0, 700 * time.Millisecond, -700 * time.Millisecond, 20 * time.Second, -20 * time.Second})
 	}
+
 	random := w.chance("clocks")
 	for i := range 2 {
 		w.slots = append(w.slots, &slot{kind: "gateway", name: fmt.Sprintf("gateway-%d", i+1), skew: skew(random)})
 	}
+
 	for i := range 2 {
 		w.slots = append(w.slots, &slot{kind: "worker", name: fmt.Sprintf("worker-%d", i+1)})
 	}
+
 	w.slots = append(w.slots, &slot{kind: "exporter", name: "exporter"})
 	for i, s := range w.slots {
 		w.hosts.Go(func() {
@@ -192,6 +199,7 @@ func (w *world) build(ctx context.Context) {
 			w.host(ctx, s)
 		})
 	}
+
 	judge := &actor{name: oracle, sim: w.simulator}
 	l, err := w.open(ctx, w.story.logger(oracle), func(c *ledger.Config) {
 		c.URL, c.Partitions, c.Hooks = "redis://simulation:6379", partitions, []redisHook{w.hook(judge)}
@@ -200,6 +208,7 @@ func (w *world) build(ctx context.Context) {
 		w.breach("crashed", oracle, "%v", err)
 		return
 	}
+
 	w.ledger = l
 	w.redis = w.newRedisClient(judge)
 	w.await("the gateways are ready", time.Hour, func() bool { return len(w.gateways()) == 2 })
@@ -239,9 +248,11 @@ func (w *world) victim() *program {
 			running = append(running, p)
 		}
 	}
+
 	if len(running) == 0 {
 		return nil
 	}
+
 	return running[w.random.IntN(len(running))]
 }
 
