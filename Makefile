@@ -101,7 +101,7 @@ test: ## every rule once and the whole system once; 15 minutes on two cores, 20 
 	@unformatted=$$(gofmt -l gateway internal loadtest reporting worker); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" >&2; echo "$$unformatted" >&2; exit 1; fi
 	GOGC=400 CGO_ENABLED=0 go vet -tags long,compose,clients ./...
-	@CGO_ENABLED=0 go vet ./internal/testenv/testserver ./reporting/panel/auth # which have files without the tag long
+	@CGO_ENABLED=0 go vet ./internal/testenv/testserver ./reporting/auth # which have files without the tag long
 	@CGO_ENABLED=0 go run ./internal/testenv/run $(ARGS)
 
 test-long: deps ## all of it and what takes real time: kills, clusters, a browser, LibreOffice; 40 minutes
@@ -115,7 +115,7 @@ lint: ## golangci-lint; CHECK=alerts: rules and who hears of them; CHECK=vulnera
 	"") go run $(GOLANGCI_LINT) run ./... ;; \
 	alerts) $(INSTALL) haproxy && (cd configs/prometheus && sh tool.sh promtool check rules alerts.yml && sh tool.sh promtool check config prometheus.yml && \
 		sh tool.sh promtool test rules alerts_test.yml && sh tool.sh amtool check-config alertmanager.yml) && \
-		CGO_ENABLED=0 go test -count 1 -tags long -run '^TestOnCall_' -v ./internal/systemtest ;; \
+		CGO_ENABLED=0 go test -count 1 -tags long -run '^TestOnCall_' -v ./loadtest/systemtest ;; \
 	vulnerabilities) go run $(GOVULNCHECK) $(if $(VULNDB),-db "$(VULNDB)") $(SHIPPED) || { \
 		echo "lint: what was found stands above, or the database could not be read and nothing was checked" >&2; exit 1; } ;; \
 	*) echo "lint: CHECK is alerts, vulnerabilities or empty, not $(CHECK)" >&2; exit 1 ;; esac
@@ -130,15 +130,15 @@ fuzz: ## run every fuzz target for FUZZ_TIME each (15s)
 
 rolling: ## replace the programs of the commit BASE by these, and some back, under load: nothing is lost
 	@$(INSTALL) $(SERVER)-server gcc
-	@ROLLING_BASE=$(or $(BASE),HEAD~1) CGO_ENABLED=0 go run ./internal/testenv/run -long -run '^TestRolling_UpgradeAndWayBackLoseNothing$$' ./internal/systemtest
+	@ROLLING_BASE=$(or $(BASE),HEAD~1) CGO_ENABLED=0 go run ./internal/testenv/run -long -run '^TestRolling_UpgradeAndWayBackLoseNothing$$' ./loadtest/systemtest
 
 # Not by go test: signals must reach what removes the containers. In a network of its own,
 # whose ports are free.
 compose-test: ## build and run docker-compose.yml under a Docker daemon of its own; root, 15 to 30 minutes
 	@$(INSTALL) docker mmdebstrap openssl valkey-server
 	@mkdir -p "$(DATA_DIR)/bin"
-	@CGO_ENABLED=0 go test -tags compose -c -o "$(DATA_DIR)/bin/compose-test" ./internal/composetest
-	@bin=$$(cd "$(DATA_DIR)/bin" && pwd) && cd internal/composetest && exec unshare --net "$$bin/compose-test" -test.timeout 60m
+	@CGO_ENABLED=0 go test -tags compose -c -o "$(DATA_DIR)/bin/compose-test" ./loadtest/composetest
+	@bin=$$(cd "$(DATA_DIR)/bin" && pwd) && cd loadtest/composetest && exec unshare --net "$$bin/compose-test" -test.timeout 60m
 
 ## Measuring it
 

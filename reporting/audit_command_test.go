@@ -8,8 +8,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/archive/archiveenv"
 )
 
 func TestAudit_PrintsWhatIsAskedFor(t *testing.T) {

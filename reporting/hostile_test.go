@@ -16,8 +16,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
+	"vendorapi/reporting/archive/archiveenv"
 )
 
 // env is a running panel, with a customer and a program of finance who use it.

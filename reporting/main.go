@@ -26,9 +26,9 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/version"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/auth"
 	"vendorapi/reporting/deliver"
 	"vendorapi/reporting/journal"
-	"vendorapi/reporting/panel/auth"
 )
 
 func main() {

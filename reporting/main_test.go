@@ -13,8 +13,8 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
+	"vendorapi/reporting/archive/archiveenv"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }

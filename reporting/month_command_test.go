@@ -7,11 +7,11 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
-	"vendorapi/internal/testenv/panelenv"
+	"vendorapi/reporting/archive/archiveenv"
+	"vendorapi/reporting/auth/authenv"
 )
 
-// monthEnv is an environment with a running panel that knows panelenv's people.
+// monthEnv is an environment with a running panel that knows authenv's people.
 type monthEnv struct {
 	*archiveenv.System
 	t         *testing.T
@@ -22,7 +22,7 @@ func newMonthEnv(t *testing.T) *monthEnv {
 	t.Helper()
 	e := &monthEnv{System: archiveenv.New(t), t: t}
 	var lines []string
-	for _, user := range panelenv.People().Users {
+	for _, user := range authenv.People().Users {
 		lines = append(lines, user.Line())
 	}
 
@@ -58,22 +58,22 @@ func TestMonth_ThePanelDecidesWhoMayDecide(t *testing.T) {
 	t.Parallel()
 
 	e := newMonthEnv(t)
-	own := panelenv.People().Users[0].Line()
+	own := authenv.People().Users[0].Line()
 	forged := "mallory" + own[strings.Index(own, ":"):]
 	e.variables = append(e.variables, "PANEL_USERS="+forged)
 
 	e.month("not the password", "refuses the user or the password", false, "hold", "2026-10", "--user", "cem", "--note", "x")
-	e.month(panelenv.Password, "refuses the user or the password", false, "hold", "2026-10", "--user", "mallory", "--note", "x")
-	e.month(panelenv.Password, "needs the role closer", false, "hold", "2026-10", "--user", "ayse", "--note", "x")
-	e.month(panelenv.Password, "not a month", false, "hold", "2026-13", "--user", "cem")
-	e.month(panelenv.Password, "a note is needed", false, "hold", "2026-10", "--user", "cem")
+	e.month(authenv.Password, "refuses the user or the password", false, "hold", "2026-10", "--user", "mallory", "--note", "x")
+	e.month(authenv.Password, "needs the role closer", false, "hold", "2026-10", "--user", "ayse", "--note", "x")
+	e.month(authenv.Password, "not a month", false, "hold", "2026-13", "--user", "cem")
+	e.month(authenv.Password, "a note is needed", false, "hold", "2026-10", "--user", "cem")
 	e.month("", "October 2026: open", true, "status", "2026-10")
-	e.month(panelenv.Password, "hold of October 2026 by cem, entry 1", true, "hold", "2026-10", "--user", "cem", "--note", "seen")
+	e.month(authenv.Password, "hold of October 2026 by cem, entry 1", true, "hold", "2026-10", "--user", "cem", "--note", "seen")
 	e.month("", "October 2026: held by cem", true, "status", "2026-10")
-	e.month(panelenv.Password, "cem has held October 2026, so somebody else has to close it", false, "close", "2026-10", "--user", "cem")
-	e.month(panelenv.Password, "close of October 2026 by defne, entry 2", true, "close", "2026-10", "--user", "defne")
-	e.month(panelenv.Password, "October 2026 is closed", false, "release", "2026-10", "--user", "cem")
-	e.month(panelenv.Password, "every row belongs to the log", false, "dispute", "--user", "cem", "--note", "x")
+	e.month(authenv.Password, "cem has held October 2026, so somebody else has to close it", false, "close", "2026-10", "--user", "cem")
+	e.month(authenv.Password, "close of October 2026 by defne, entry 2", true, "close", "2026-10", "--user", "defne")
+	e.month(authenv.Password, "October 2026 is closed", false, "release", "2026-10", "--user", "cem")
+	e.month(authenv.Password, "every row belongs to the log", false, "dispute", "--user", "cem", "--note", "x")
 	e.month("", "the books are what they were: 1 closings", true, "verify")
 }
 
@@ -82,14 +82,14 @@ func TestMonth_WithoutAPanelNothingIsDecided(t *testing.T) {
 	e := &monthEnv{System: archiveenv.New(t), t: t}
 	e.variables = append(variables(e.System), "PANEL_ADDR="+freeAddr(t))
 
-	e.month(panelenv.Password, "the panel, which decides about months, does not answer", false, "hold", "2026-10", "--user", "cem", "--note", "x")
+	e.month(authenv.Password, "the panel, which decides about months, does not answer", false, "hold", "2026-10", "--user", "cem", "--note", "x")
 }
 
 // Without the keys nothing can be signed or believed.
 func TestMonth_NeedsTheKeysOfTheBooks(t *testing.T) {
 	t.Parallel()
 	e := newMonthEnv(t)
-	e.month(panelenv.Password, "hold of October 2026", true, "hold", "2026-10", "--user", "cem", "--note", "seen")
+	e.month(authenv.Password, "hold of October 2026", true, "hold", "2026-10", "--user", "cem", "--note", "seen")
 
 	e.variables = append(e.variables, "BOOKS_KEYS=")
 	e.month("", "BOOKS_KEYS is not set", false, "verify")
@@ -102,10 +102,10 @@ func TestMonth_DecisionsAreAudited(t *testing.T) {
 
 	e := newMonthEnv(t)
 	order := "018f0000-0000-8000-8000-000000000000"
-	e.month(panelenv.Password, "a note is needed", false, "hold", "2026-10", "--user", "cem")
-	e.month(panelenv.Password, "hold of October 2026", true, "hold", "2026-10", "--user", "cem", "--note", "seen")
-	e.month(panelenv.Password, "close of October 2026", true, "close", "2026-10", "--user", "defne")
-	e.month(panelenv.Password, "nothing to correct", true, "correct", "--order", order, "--user", "defne", "--note", "told")
+	e.month(authenv.Password, "a note is needed", false, "hold", "2026-10", "--user", "cem")
+	e.month(authenv.Password, "hold of October 2026", true, "hold", "2026-10", "--user", "cem", "--note", "seen")
+	e.month(authenv.Password, "close of October 2026", true, "close", "2026-10", "--user", "defne")
+	e.month(authenv.Password, "nothing to correct", true, "correct", "--order", order, "--user", "defne", "--note", "told")
 
 	latest := map[string]*ledger.AuditEntry{}
 	var ids []string

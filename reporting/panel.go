@@ -20,14 +20,14 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
+	"vendorapi/reporting/auth"
 	"vendorapi/reporting/closing"
 	"vendorapi/reporting/download"
 	"vendorapi/reporting/journal"
+	"vendorapi/reporting/layout"
 	"vendorapi/reporting/panel/admin"
-	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/panel/dashboard"
 	"vendorapi/reporting/panel/finance"
-	"vendorapi/reporting/panel/layout"
 )
 
 type panelSettings struct {

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/archive/archiveenv"
 	"vendorapi/reporting/journal"
 )
 

@@ -21,11 +21,11 @@ import (
 	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/auth"
 	"vendorapi/reporting/closing"
 	"vendorapi/reporting/deliver"
 	"vendorapi/reporting/export"
 	"vendorapi/reporting/journal"
-	"vendorapi/reporting/panel/auth"
 	"vendorapi/reporting/reconcile"
 	"vendorapi/reporting/tracking"
 )

@@ -10,8 +10,8 @@ import (
 
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
+	"vendorapi/reporting/archive/archiveenv"
 )
 
 // A process that cannot reach what it needs waits and says so; once everything

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"vendorapi/internal/config"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/shipped"
+	"vendorapi/reporting/archive/archiveenv"
 )
 
 func TestSettings_NameTheWrongKey(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/auth"
 )
 
 const longPassword = "doğru at pil zımba"

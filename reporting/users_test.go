@@ -12,8 +12,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
+	"vendorapi/reporting/archive/archiveenv"
 )
 
 // With the users of configs/clickhouse/users.sql the exporter and the reconciler work with the one who

@@ -32,8 +32,8 @@ var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC
 // pattern of the version in it, and the file of the licence or, of what comes without one,
 // what its metadata on npm says.
 var besides = []struct{ name, file, version, licence, declared string }{
-	{"htmx.org", "reporting/panel/layout/assets/vendor/README.md", `htmx\.org ([0-9.]+[0-9])`, "reporting/panel/layout/assets/vendor/htmx.LICENCE", ""},
-	{"chart.js (with @kurkle/color)", "reporting/panel/layout/assets/vendor/chart.umd.min.js", `Chart\.js v([0-9.]+[0-9])`, "reporting/panel/layout/assets/vendor/chart.LICENCE", ""},
+	{"htmx.org", "reporting/layout/assets/vendor/README.md", `htmx\.org ([0-9.]+[0-9])`, "reporting/layout/assets/vendor/htmx.LICENCE", ""},
+	{"chart.js (with @kurkle/color)", "reporting/layout/assets/vendor/chart.umd.min.js", `Chart\.js v([0-9.]+[0-9])`, "reporting/layout/assets/vendor/chart.LICENCE", ""},
 	{"outline of Turkey (@rapideditor/country-coder)", "internal/delivery/turkey.LICENCE", `version ([0-9.]+[0-9])`, "internal/delivery/turkey.LICENCE", ""},
 	{"Swagger UI (in github.com/swaggest/swgui)", "gateway/docs/docs.go", `Swagger UI ([0-9.]+[0-9])`, "", "Apache-2.0"},
 	{"@chdb/lib (ClickHouse as a library; for development, from npm)", "internal/devclickhouse/libchdb/install.go", `const Version = "([^"]+)"`, "", "Apache-2.0"},
@@ -290,7 +290,7 @@ func TestCheck_RefusesWhatIsNotAllowed(t *testing.T) {
 		return string(content)
 	}
 
-	isc, mpl := read("internal/delivery/turkey.LICENCE"), read("internal/systemtest/axe/LICENSE")
+	isc, mpl := read("internal/delivery/turkey.LICENCE"), read("loadtest/systemtest/axe/LICENSE")
 	for name, c := range map[string]struct {
 		work work
 		want string // "": passes
@@ -303,7 +303,7 @@ func TestCheck_RefusesWhatIsNotAllowed(t *testing.T) {
 		"unknown":                {work{texts: []text{{"LICENSE", []byte("Do with it what your conscience tells you.")}}}, "no licence that is known"},
 		"a part not allowed":     {work{texts: []text{{"LICENSE", []byte(isc)}, {"sub/COPYING", []byte(mpl)}}}, "sub/COPYING is under MPL-2.0"},
 		"with further terms":     {work{texts: []text{{"LICENSE", []byte(isc + strings.Repeat("You shall pay us a share of what you earn with it. ", 40))}}}, "no licence that is known"},
-		"more than one, allowed": {work{texts: []text{{"LICENSE", []byte(isc)}, {"b/LICENSE", []byte(read("reporting/panel/layout/assets/vendor/chart.LICENCE"))}}}, ""},
+		"more than one, allowed": {work{texts: []text{{"LICENSE", []byte(isc)}, {"b/LICENSE", []byte(read("reporting/layout/assets/vendor/chart.LICENCE"))}}}, ""},
 	} {
 		err := c.work.check()
 		switch {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
+	"vendorapi/reporting/archive/archiveenv"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/reporting/archive/archiveenv"
 	"vendorapi/reporting/deliver"
 )
 

@@ -18,7 +18,7 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/reporting/archive/archiveenv"
 )
 
 // hold holds a month whose orders are stored.

@@ -24,7 +24,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/auth"
 	"vendorapi/reporting/reports"
 )
 

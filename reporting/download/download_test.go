@@ -14,7 +14,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"vendorapi/internal/testenv/panelenv"
+	"vendorapi/reporting/auth/authenv"
 	"vendorapi/reporting/reports"
 )
 
@@ -57,7 +57,7 @@ func TestDownload_IsTheReportInEveryFormat(t *testing.T) {
 			}
 
 			t.Run(report.Name+c.file+c.query, func(t *testing.T) {
-				a := e.client.For(t).With(panelenv.As("finance")).Page("/reports/" + report.Name + c.extension + november + c.query)
+				a := e.client.For(t).With(authenv.As("finance")).Page("/reports/" + report.Name + c.extension + november + c.query)
 				a.Carries(map[string]string{"Content-Type": c.format.ContentType, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Content-Encoding": "",
 					"Content-Disposition": `attachment; filename="` + report.Name + "_2026-11-01_2026-11-30" + c.file + `"`})
 				want := e.written(report.Name, c.format, period)

@@ -16,11 +16,11 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/archive/archiveenv"
+	"vendorapi/reporting/auth"
+	"vendorapi/reporting/auth/authenv"
 	"vendorapi/reporting/reports"
 )
 
@@ -71,9 +71,9 @@ func unnamed(_ context.Context, v reports.Values, now time.Time) (reports.Params
 // serve puts downloads over an archive.
 func (e *env) serve(a *archive.Archive, s Settings) {
 	e.T.Helper()
-	refuse := func(w http.ResponseWriter, r *http.Request, err error) { auth.Refuse(w, r, panelenv.Log, err) }
-	e.downloads = New(a, unnamed, s, refuse, panelenv.Log, prometheus.NewRegistry())
-	gate := panelenv.Gate(e.T, e.OpenAs(stack.ReportingUser))
+	refuse := func(w http.ResponseWriter, r *http.Request, err error) { auth.Refuse(w, r, authenv.Log, err) }
+	e.downloads = New(a, unnamed, s, refuse, authenv.Log, prometheus.NewRegistry())
+	gate := authenv.Gate(e.T, e.OpenAs(stack.ReportingUser))
 	mux := http.NewServeMux()
 	mux.Handle("/reports/", e.downloads.Handler(gate))
 	mux.Handle("/login", gate.Handler())
@@ -106,7 +106,7 @@ func (e *env) as(who string) *testenv.Client {
 	if who == "" {
 		return e.client
 	}
-	return e.client.With(panelenv.As(who))
+	return e.client.With(authenv.As(who))
 }
 
 // request sends finance's request and returns the connection, of which nothing has
@@ -116,7 +116,7 @@ func (e *env) request(line string) net.Conn {
 	conn, err := net.Dial("tcp", e.client.Addr())
 	must(e.T, err)
 	e.T.Cleanup(func() { conn.Close() })
-	_, err = fmt.Fprintf(conn, "%s\r\nHost: panel\r\n%s\r\n\r\n", line, panelenv.As("finance"))
+	_, err = fmt.Fprintf(conn, "%s\r\nHost: panel\r\n%s\r\n\r\n", line, authenv.As("finance"))
 	must(e.T, err)
 
 	return conn

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/auth/authenv"
 )
 
 // many is enough for a download to be in progress until its client has read on: its
@@ -145,7 +145,7 @@ func TestDownload_ComesToABrowserThatSignsIn(t *testing.T) {
 	to := e.client.Get(link, "Accept: text/html,*/*;q=0.8").Want(303).Header.Get("Location")
 	form := e.client.Page(to).Form("/login", "", "")
 	form.Set("user", "ayse")
-	form.Set("password", panelenv.Password)
+	form.Set("password", authenv.Password)
 	e.client.Post("/login", form).Leads(link)
 	file := e.client.Page(link).Text
 	if strings.Count(file, "\n") != 11 {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/auth"
 	"vendorapi/reporting/reports"
 )
 

@@ -15,7 +15,7 @@ import (
 	"unicode"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/auth"
 	"vendorapi/reporting/reports"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
+	"vendorapi/reporting/archive/archiveenv"
 )
 
 func TestExport_LosesNothingWhileClickHouseIsDown(t *testing.T) {

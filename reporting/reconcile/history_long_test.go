@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/reporting/archive/archiveenv"
 )
 
 // TestHistory_IsWhatHappened: whatever happens in whatever order, to orders, to

@@ -14,7 +14,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
+	"vendorapi/reporting/archive/archiveenv"
 	"vendorapi/reporting/export"
 )
 

@@ -19,9 +19,9 @@ import (
 	core "vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/archive/archiveenv"
 )
 
 // faults says how much happens: more with FAULTS=long.

@@ -13,7 +13,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
-	"vendorapi/reporting/panel/svgmap"
+	"vendorapi/reporting/svgmap"
 )
 
 // coordinate finds a position written out.

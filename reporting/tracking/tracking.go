@@ -27,9 +27,9 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/reporting/panel/auth"
-	"vendorapi/reporting/panel/layout"
-	"vendorapi/reporting/panel/svgmap"
+	"vendorapi/reporting/auth"
+	"vendorapi/reporting/layout"
+	"vendorapi/reporting/svgmap"
 )
 
 const (

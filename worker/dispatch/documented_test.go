@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"vendorapi/gateway/openapi/documented"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/testenv/documented"
 	"vendorapi/internal/webhook"
 )
 

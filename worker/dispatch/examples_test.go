@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"vendorapi/gateway/openapi/documented"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/internal/testenv/documented"
 )
 
 // exampleBody has the members of all events' bodies, as examples have them.

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"vendorapi/gateway/openapi/documented"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/documented"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/internal/webhook"
 	"vendorapi/worker/dispatch"

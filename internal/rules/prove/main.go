@@ -226,7 +226,7 @@ func choose(all []string, only string) (chosen []string, err error) {
 // first are run first; the second only of rules that no other test names.
 var (
 	quick = []string{"internal/delivery", "internal/webhook", "gateway/token"}
-	slow  = []string{"internal/systemtest"}
+	slow  = []string{"loadtest/systemtest"}
 )
 
 // testsOf returns the names of the gate's tests that name a rule, by their packages, and the packages

@@ -46,13 +46,13 @@ func TestChoose_TakesIDsAndBeginnings(t *testing.T) {
 func TestTestsOf_TakesTheCheapOnesFirst(t *testing.T) {
 	p := prover{tests: map[string][]rules.Test{
 		"a": {
-			{Package: "gateway", Name: "TestG"}, {Package: "internal/systemtest", Name: "TestSystem"},
+			{Package: "gateway", Name: "TestG"}, {Package: "loadtest/systemtest", Name: "TestSystem"},
 			{Package: "internal/delivery", Name: "TestD"}, {Package: "reporting", Name: "TestL", IsLong: true},
 		},
-		"b": {{Package: "internal/systemtest", Name: "TestSystem"}},
+		"b": {{Package: "loadtest/systemtest", Name: "TestSystem"}},
 	}}
 
-	for id, want := range map[string]string{"a": "internal/delivery gateway", "b": "internal/systemtest"} {
+	for id, want := range map[string]string{"a": "internal/delivery gateway", "b": "loadtest/systemtest"} {
 		packages, _ := p.testsOf(id)
 		if strings.Join(packages, " ") != want {
 			t.Errorf("%s: %q, want %s", id, packages, want)

@@ -1,6 +1,6 @@
 // Package commands reads the commands that the operators' documents tell people to type, so that
-// tests can run them as they stand: against make run in internal/systemtest, against
-// docker-compose.yml in internal/composetest.
+// tests can run them as they stand: against make run in loadtest/systemtest, against
+// docker-compose.yml in loadtest/composetest.
 package commands
 
 import (

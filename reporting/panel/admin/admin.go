@@ -22,8 +22,8 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/panel/auth"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/auth"
+	"vendorapi/reporting/layout"
 )
 
 //go:embed page/*.html

@@ -17,7 +17,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/auth"
 )
 
 const (

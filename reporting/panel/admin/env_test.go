@@ -22,10 +22,10 @@ import (
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/reporting/panel/auth"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/auth"
+	"vendorapi/reporting/auth/authenv"
+	"vendorapi/reporting/layout"
 )
 
 // One system serves the tests: Redis, the gateway and the worker as they are
@@ -112,7 +112,7 @@ func newEnvAt(t *testing.T, gateway string) *env {
 	e.ledger, err = ledger.Open(t.Context(), ledger.Config{URL: system.RedisURL(stack.ReportingUser), Environment: "sandbox", Log: log})
 	must(t, err)
 	t.Cleanup(func() { _ = e.ledger.Close() })
-	gate, err := auth.New(e.ledger, panelenv.People(), auth.Settings{PasswordChecks: 2}, log, prometheus.NewRegistry())
+	gate, err := auth.New(e.ledger, authenv.People(), auth.Settings{PasswordChecks: 2}, log, prometheus.NewRegistry())
 	must(t, err)
 	f := layout.New(gate, e.ledger, "sandbox", log)
 	admin, err := NewClient(Settings{URL: gateway}, system.Demo.AdminKey)
@@ -151,7 +151,7 @@ func (e *env) browser(user string) *testenv.Client {
 	at, err := url.Parse(e.URL)
 	must(e.T, err)
 	if sessions[user] == nil {
-		panelenv.SignIn(b, user)
+		authenv.SignIn(b, user)
 		sessions[user] = b.HTTP.Jar.Cookies(at)
 	}
 

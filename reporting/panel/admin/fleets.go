@@ -12,8 +12,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/reporting/panel/layout"
-	"vendorapi/reporting/panel/svgmap"
+	"vendorapi/reporting/layout"
+	"vendorapi/reporting/svgmap"
 )
 
 const fleetsShown = 25

@@ -12,7 +12,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/layout"
 )
 
 const ankara = `{"type":"MultiPolygon","coordinates":[[[[32.5,39.7],[33.1,39.7],[33.1,40.1],[32.5,40.1],[32.5,39.7]]]]}`

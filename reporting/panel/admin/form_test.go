@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/layout"
 )
 
 func TestNumber_IsWhatItLooksLike(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/panelenv"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/auth/authenv"
+	"vendorapi/reporting/layout"
 )
 
 // filled puts real ids into a route's pattern.
@@ -64,7 +64,7 @@ func TestActions_NeedThePagesProof(t *testing.T) {
 	e.putStore(v, "s1", "Şube", fleet)
 	proof := e.Get("/accounts").Form("/accounts", "", "").Get("csrf")
 	again := e.stranger()
-	panelenv.SignIn(again, "deniz")
+	authenv.SignIn(again, "deniz")
 	other := again.Get("/accounts").Form("/accounts", "", "").Get("csrf")
 	for _, pattern := range e.patterns("POST") {
 		path := filled(pattern, v, fleet)

@@ -10,9 +10,9 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/auth/authenv"
+	"vendorapi/reporting/layout"
 )
 
 // While a Redis server does not answer, the lists show what the others keep and name what is missing.
@@ -26,13 +26,13 @@ func TestLists_NameWhatAServerThatIsAwayHides(t *testing.T) {
 	base := testenv.NewOn(t, server)
 	l := base.OpenAs(stack.ReportingUser)
 	log := slog.New(slog.DiscardHandler)
-	f := layout.New(panelenv.Gate(t, l), l, "sandbox", log)
+	f := layout.New(authenv.Gate(t, l), l, "sandbox", log)
 	f.Lists.Few.MaxAge = 0
 	client, err := NewClient(Settings{URL: "http://127.0.0.1:1"}, "an-admin-key-of-some-length")
 	must(t, err)
 	mux := http.NewServeMux()
 	New(f, client).Routes(mux)
-	browser := testenv.Serve(t, mux, testenv.AcceptHTML, panelenv.As("operator"))
+	browser := testenv.Serve(t, mux, testenv.AcceptHTML, authenv.As("operator"))
 
 	// The first vendor's partition is lost.
 	lost, kept := base.Vendor(), base.Vendor()

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/layout"
 )
 
 func TestForms_SayWhatIsWrongAndKeepAllThatWasTyped(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/auth/authenv"
+	"vendorapi/reporting/layout"
 )
 
 // viewed are the entries of who looked at recipients, oldest first.
@@ -45,7 +45,7 @@ func TestOrder_WhoLooksAtARecipientIsNoted(t *testing.T) {
 		{"/orders/" + delivery.MakeOrderID(0, 20000, [12]byte{1}).String(), "operator", false},
 	} {
 		before := e.viewed()
-		a := e.client.Get(c.path, panelenv.As(c.who))
+		a := e.client.Get(c.path, authenv.As(c.who))
 		after := e.viewed()
 		if len(after)-len(before) != map[bool]int{true: 1}[c.noted] {
 			t.Fatalf("case %d, %s as %s: %d entries more, answered %d", i, c.path, c.who, len(after)-len(before), a.StatusCode)

@@ -22,8 +22,8 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/panel/auth"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/auth"
+	"vendorapi/reporting/layout"
 )
 
 //go:embed page/*.html

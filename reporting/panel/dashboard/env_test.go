@@ -13,12 +13,12 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/archive/archiveenv"
+	"vendorapi/reporting/auth/authenv"
 	"vendorapi/reporting/export"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/layout"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }
@@ -56,14 +56,14 @@ func newEnvOn(t *testing.T, base *testenv.Env) *env {
 func (e *env) serve(a *archive.Archive) {
 	e.T.Helper()
 	l := e.OpenAs(stack.ReportingUser)
-	f := layout.New(panelenv.Gate(e.T, l), l, "sandbox", panelenv.Log)
+	f := layout.New(authenv.Gate(e.T, l), l, "sandbox", authenv.Log)
 	f.Lists.Few.MaxAge = 0 // tests change things themselves
 	e.pages = New(f, a)
 	e.waitLonger(f)
 	e.pages.TrackingURL = func(id delivery.OrderID) string { return "https://t.example/track/" + id.String() }
 	mux := http.NewServeMux()
 	e.pages.Routes(mux)
-	e.client = testenv.Serve(e.T, mux, testenv.AcceptHTML, panelenv.As("operator"))
+	e.client = testenv.Serve(e.T, mux, testenv.AcceptHTML, authenv.As("operator"))
 }
 
 // waitLonger has the pages wait for Redis and ClickHouse as long as a test may: on a busy machine both answer later than
@@ -123,7 +123,7 @@ func listed(a *testenv.Answer) (ids []string) {
 func (e *env) export() {
 	e.T.Helper()
 	x := export.New(e.Ledger, e.Archive, export.Settings{Batch: 1000, Interval: 100 * time.Millisecond, ClaimAfter: time.Minute}, "test",
-		panelenv.Log, prometheus.NewRegistry())
+		authenv.Log, prometheus.NewRegistry())
 	stop := e.Start(x.Run)
 	e.AwaitExported()
 	stop()

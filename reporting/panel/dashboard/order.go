@@ -19,8 +19,8 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/panel/layout"
-	"vendorapi/reporting/panel/svgmap"
+	"vendorapi/reporting/layout"
+	"vendorapi/reporting/svgmap"
 )
 
 const (

@@ -20,7 +20,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/layout"
 )
 
 const (

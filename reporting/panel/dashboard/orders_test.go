@@ -11,7 +11,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/layout"
 )
 
 func TestOrders_AreFoundByWhatIsKnownOfThem(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/panelenv"
+	"vendorapi/reporting/auth/authenv"
 )
 
 //rule:fleets-and-operators/on-a-status-update-the
@@ -27,7 +27,7 @@ func TestRefusedUpdates_TellWhatWasRefusedAndWhy(t *testing.T) {
 		"Hızlı Kurye", "Searching", "Test").Hides("Exceptions")
 	// An id tells the day in UTC, of which three hours are the next day's here.
 	day := time.Unix(int64(late.ID.Day())*24*60*60, 0).UTC()
-	e.client.Get("/refused-updates", panelenv.As("both")).Links("/payments/exceptions?account=" + e.Vendor.Account.String() +
+	e.client.Get("/refused-updates", authenv.As("both")).Links("/payments/exceptions?account=" + e.Vendor.Account.String() +
 		"&from=" + day.Format(time.DateOnly) + "&to=" + day.AddDate(0, 0, 1).Format(time.DateOnly))
 	e.finds(e.get("/refused-updates?fleet="+e.Fleet.ID.String()), illegal.ID, late.ID)
 	e.finds(e.get("/refused-updates?fleet=" + delivery.NewFleetID().String())).Says("No update of this fleet has been refused")

@@ -7,7 +7,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/panelenv"
+	"vendorapi/reporting/auth/authenv"
 )
 
 var routes = []string{"/overview", "/overview/live", "/orders", "/orders/" + delivery.MakeOrderID(0, 20000, [12]byte{1}).String(),
@@ -16,7 +16,7 @@ var routes = []string{"/overview", "/overview/live", "/orders", "/orders/" + del
 func TestRoutes_AreForOperatorsAndReadOnly(t *testing.T) {
 	e := newEnv(t)
 	for _, path := range routes {
-		e.client.Get(path, panelenv.As("finance")).Want(http.StatusForbidden)
+		e.client.Get(path, authenv.As("finance")).Want(http.StatusForbidden)
 		if to := testenv.NewClient(t, e.client.URL, testenv.AcceptHTML).Get(path).Want(http.StatusSeeOther).Header.Get("Location"); !strings.HasPrefix(to, "/login") {
 			t.Errorf("a stranger at %s is led to %q", path, to)
 		}

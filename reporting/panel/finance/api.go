@@ -7,9 +7,9 @@ import (
 	"net/http"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/reporting/auth"
 	"vendorapi/reporting/closing"
-	"vendorapi/reporting/panel/auth"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/layout"
 )
 
 // The addresses of what `reporting month` calls. Who calls them has signed in as in a browser, and

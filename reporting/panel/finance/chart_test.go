@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/layout"
 	"vendorapi/reporting/reports"
 )
 

@@ -17,7 +17,7 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/layout"
 	"vendorapi/reporting/reports"
 )
 

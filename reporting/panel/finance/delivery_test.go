@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/auth/authenv"
 )
 
 // gateway answers as the admin API does where finance's receiver is concerned
@@ -99,7 +99,7 @@ func TestDelivery_ReceiverIsSetAndRemovedByAClosersForm(t *testing.T) {
 	cem.Post(set, form).Want(200, "whsec_once") // the first answer
 	form.Set("once", "another showing")
 	cem.Post(set, form).Want(http.StatusServiceUnavailable).Says("It is not known whether this was done, because the gateway does not answer")
-	e.client.Get(deliveryPath, panelenv.As("operator")).Want(http.StatusForbidden)
+	e.client.Get(deliveryPath, authenv.As("operator")).Want(http.StatusForbidden)
 }
 
 // What is pending is shown with its last error, and what was delivered with when it was announced.

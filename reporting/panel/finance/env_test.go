@@ -14,14 +14,14 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/archive/archiveenv"
+	"vendorapi/reporting/auth/authenv"
 	"vendorapi/reporting/closing"
 	"vendorapi/reporting/download"
+	"vendorapi/reporting/layout"
 	"vendorapi/reporting/panel/admin"
-	"vendorapi/reporting/panel/layout"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }
@@ -60,18 +60,18 @@ func newEnvOn(t *testing.T, redis *testenv.Env) *env {
 func (e *env) serve(a *archive.Archive) {
 	e.T.Helper()
 	l := e.OpenAs(stack.ReportingUser)
-	gate := panelenv.Gate(e.T, l)
-	f := layout.New(gate, l, "sandbox", panelenv.Log)
+	gate := authenv.Gate(e.T, l)
+	f := layout.New(gate, l, "sandbox", authenv.Log)
 	f.Lists.Few.MaxAge = 0 // tests make accounts themselves
 	gateway, err := admin.NewClient(admin.Settings{URL: cmp.Or(e.gateway, "http://127.0.0.1:1")}, strings.Repeat("k", 16))
 	must(e.T, err)
 	gateway.Timeout = testserver.Timeout
-	e.pages = New(f, a, closing.New(l, a, archiveenv.BooksKeys, panelenv.Log), gateway)
+	e.pages = New(f, a, closing.New(l, a, archiveenv.BooksKeys, authenv.Log), gateway)
 	e.pages.logs.MaxAge = 0
 	e.waitLonger(f)
 	go e.pages.Run(e.T.Context())
 	downloads := download.New(a, e.pages.Named, download.Settings{AtOnce: 8, AtOnceEach: 8, Stall: testserver.Timeout, Longest: testserver.Timeout},
-		f.Refuse, panelenv.Log, prometheus.NewRegistry())
+		f.Refuse, authenv.Log, prometheus.NewRegistry())
 	mux := http.NewServeMux()
 	e.pages.Routes(mux)
 	f.Routes(mux)
@@ -80,7 +80,7 @@ func (e *env) serve(a *archive.Archive) {
 	}
 
 	mux.Handle("/reports/", downloads.Handler(gate))
-	e.client = testenv.Serve(e.T, mux, testenv.AcceptHTML, panelenv.As("finance"))
+	e.client = testenv.Serve(e.T, mux, testenv.AcceptHTML, authenv.As("finance"))
 }
 
 // waitLonger has the pages wait for Redis and ClickHouse as long as a test may: on a busy machine both answer later than

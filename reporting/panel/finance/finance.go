@@ -23,10 +23,10 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/auth"
 	"vendorapi/reporting/closing"
+	"vendorapi/reporting/layout"
 	"vendorapi/reporting/panel/admin"
-	"vendorapi/reporting/panel/auth"
-	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/reports"
 )
 

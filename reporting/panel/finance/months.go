@@ -16,11 +16,11 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/auth"
 	"vendorapi/reporting/closing"
 	"vendorapi/reporting/journal"
+	"vendorapi/reporting/layout"
 	"vendorapi/reporting/panel/admin"
-	"vendorapi/reporting/panel/auth"
-	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/reports"
 )
 

@@ -17,11 +17,11 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/auth/authenv"
 	"vendorapi/reporting/closing"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/layout"
 	"vendorapi/reporting/reports"
 )
 
@@ -45,7 +45,7 @@ func (e *env) octoberOrders(n int) {
 func (e *env) browser(user string) *testenv.Client {
 	e.T.Helper()
 	b := testenv.NewClient(e.T, e.client.URL, testenv.AcceptHTML)
-	panelenv.SignIn(b, user)
+	authenv.SignIn(b, user)
 	return b
 }
 
@@ -370,8 +370,8 @@ func TestMonths_UnknownOnesAreNotThere(t *testing.T) {
 
 	cem.Post(october+"/open", url.Values{"csrf": csrf, "once": {"1"}}).Want(http.StatusNotFound)
 	cem.Post(october+"/hold", url.Values{"csrf": csrf, "note": {"x"}}).Want(http.StatusBadRequest, "MALFORMED_REQUEST")
-	e.client.Get(monthsPath, panelenv.As("operator")).Want(http.StatusForbidden)
-	e.client.Get(closingsFile, panelenv.As("operator")).Want(http.StatusForbidden)
+	e.client.Get(monthsPath, authenv.As("operator")).Want(http.StatusForbidden)
+	e.client.Get(closingsFile, authenv.As("operator")).Want(http.StatusForbidden)
 	e.page(monthsPath+"/2099-01").Says("The month is over no", "It can be held when nothing above says no.")
 }
 

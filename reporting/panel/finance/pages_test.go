@@ -14,8 +14,8 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/panel/auth"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/auth"
+	"vendorapi/reporting/layout"
 	"vendorapi/reporting/reports"
 )
 

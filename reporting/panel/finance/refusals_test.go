@@ -18,11 +18,11 @@ import (
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
-	"vendorapi/reporting/panel/auth"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/auth"
+	"vendorapi/reporting/auth/authenv"
+	"vendorapi/reporting/layout"
 	"vendorapi/reporting/reports"
 )
 
@@ -41,7 +41,7 @@ func TestPages_AreForFinance(t *testing.T) {
 	e := newEnv(t)
 	for _, path := range routes() {
 		e.page(path + "?" + november).Carries(map[string]string{"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": auth.PolicyScripts})
-		e.client.Get(path+"?"+november, panelenv.As("operator")).Want(http.StatusForbidden)
+		e.client.Get(path+"?"+november, authenv.As("operator")).Want(http.StatusForbidden)
 		stranger := testenv.NewClient(t, e.client.URL, testenv.AcceptHTML).Get(path).Want(http.StatusSeeOther)
 		if to := stranger.Header.Get("Location"); !strings.HasPrefix(to, "/login") {
 			t.Errorf("%s leads to %s", path, to)

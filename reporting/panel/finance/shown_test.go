@@ -12,10 +12,10 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/auth/authenv"
 	"vendorapi/reporting/export"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/layout"
 	"vendorapi/reporting/reports"
 )
 
@@ -119,7 +119,7 @@ func TestPages_LeadOperatorsToOrders(t *testing.T) {
 	e.november(5)
 	for who, want := range map[string]bool{"finance": false, "both": true} {
 		for _, path := range []string{"/payments/order-ledger", "/payments/exceptions"} {
-			text := e.client.Get(path+"?"+november, panelenv.As(who)).Want(200).Text
+			text := e.client.Get(path+"?"+november, authenv.As(who)).Want(200).Text
 			if leads := strings.Contains(text, `<a href="/orders/`+e.orders[0].ID.String()+`" title="`+e.orders[0].ID.String()+`">`+layout.Short(e.orders[0].ID)); leads != want {
 				t.Errorf("%s by %s: leads to orders %v", path, who, leads)
 			}

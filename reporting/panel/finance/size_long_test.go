@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/auth/authenv"
 )
 
 // Full pages with long lists of names stay small.
@@ -39,7 +39,7 @@ func TestPages_StayBelow100kB(t *testing.T) {
 	}
 
 	for _, path := range routes() {
-		if a := e.client.Get(path+"?"+november+"&account="+e.account.String(), panelenv.As("both")).Want(200); len(a.Text) >= 100_000 {
+		if a := e.client.Get(path+"?"+november+"&account="+e.account.String(), authenv.As("both")).Want(200); len(a.Text) >= 100_000 {
 			t.Errorf("%s: %d bytes", path, len(a.Text))
 		}
 	}

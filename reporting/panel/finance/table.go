@@ -13,8 +13,8 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/panel/auth"
-	"vendorapi/reporting/panel/layout"
+	"vendorapi/reporting/auth"
+	"vendorapi/reporting/layout"
 	"vendorapi/reporting/reports"
 )
 

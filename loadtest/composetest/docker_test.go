@@ -321,7 +321,7 @@ func (d *docker) makeImages(ctx context.Context) error {
 
 	slices.Sort(wanted)
 	wanted = slices.DeleteFunc(slices.Compact(wanted), func(image string) bool { return image == "scratch" })
-	images := filepath.Join(d.module, "internal", "composetest", "images")
+	images := filepath.Join(d.module, "loadtest", "composetest", "images")
 	root, err := d.packages(ctx, images)
 	if err != nil {
 		return err
@@ -340,7 +340,7 @@ func (d *docker) makeImages(ctx context.Context) error {
 
 			file := filepath.Join(images, name+".Dockerfile")
 			if _, err := os.Stat(file); err != nil {
-				return fmt.Errorf("%s cannot be fetched here, and no internal/composetest/images/%s.Dockerfile makes it", image, name)
+				return fmt.Errorf("%s cannot be fetched here, and no loadtest/composetest/images/%s.Dockerfile makes it", image, name)
 			}
 
 			// The old builder needs no plugin.

@@ -1,5 +1,5 @@
-// Package panelenv gives tests of the panel's pages people who may open them.
-package panelenv
+// Package authenv gives tests of the panel's pages people who may open them.
+package authenv
 
 import (
 	"log/slog"
@@ -11,7 +11,7 @@ import (
 
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/testenv"
-	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/auth"
 )
 
 // Password is that of all users, whose hashes take as little time as is allowed.

@@ -12,7 +12,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/testenv"
-	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/auth"
 )
 
 // What is remembered of a form later says only that it was done.

@@ -15,8 +15,8 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
+	"vendorapi/reporting/auth/authenv"
 	"vendorapi/reporting/tracking"
 )
 
@@ -34,7 +34,7 @@ type trackingEnv struct {
 
 func newTrackingEnv(t *testing.T, base *testenv.Env) *trackingEnv {
 	t.Helper()
-	pages, err := tracking.New(base.OpenAs(stack.ReportingUser), trackingKeys, panelenv.Log, prometheus.NewRegistry())
+	pages, err := tracking.New(base.OpenAs(stack.ReportingUser), trackingKeys, authenv.Log, prometheus.NewRegistry())
 	must(t, err)
 	e := &trackingEnv{Env: base, vendor: base.Vendor(), began: time.Now().Add(-7 * time.Minute)}
 	e.url = testenv.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,13 +14,13 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/archiveenv"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/reporting/archive"
+	"vendorapi/reporting/archive/archiveenv"
+	"vendorapi/reporting/auth/authenv"
 	"vendorapi/reporting/closing"
+	"vendorapi/reporting/layout"
 	"vendorapi/reporting/panel/admin"
 	financepages "vendorapi/reporting/panel/finance"
-	"vendorapi/reporting/panel/layout"
 	"vendorapi/reporting/reports"
 )
 
@@ -66,7 +66,7 @@ func TestFinance_ShowsEveryAmount(t *testing.T) {
 		time.Date(2026, 11, 15, 12, 0, 0, 0, delivery.Istanbul))}))
 	p := openPage(t, startBrowser(t), serveFinance(e))
 	p.Visit("/login?next=/payments/control-totals", http.StatusOK)
-	submitSignIn(p, "ece", panelenv.Password)
+	submitSignIn(p, "ece", authenv.Password)
 	for _, report := range append([]string{""}, reports.Names()...) {
 		p.Visit(strings.TrimSuffix("/payments/"+report, "/")+"?from=2026-11-01&to=2026-11-30", http.StatusOK)
 		if report == "control-totals" {
@@ -80,12 +80,12 @@ func TestFinance_ShowsEveryAmount(t *testing.T) {
 func serveFinance(e *archiveenv.System) string {
 	e.T.Helper()
 	l := e.OpenAs(stack.ReportingUser)
-	gate := panelenv.Gate(e.T, l)
-	frame := layout.New(gate, l, "sandbox", panelenv.Log)
+	gate := authenv.Gate(e.T, l)
+	frame := layout.New(gate, l, "sandbox", authenv.Log)
 	nowhere, err := admin.NewClient(admin.Settings{URL: "http://127.0.0.1:1"}, strings.Repeat("k", 16))
 	must(e.T, err)
 	mux := http.NewServeMux()
-	financepages.New(frame, e.Archive, closing.New(l, e.Archive, archiveenv.BooksKeys, panelenv.Log), nowhere).Routes(mux)
+	financepages.New(frame, e.Archive, closing.New(l, e.Archive, archiveenv.BooksKeys, authenv.Log), nowhere).Routes(mux)
 	frame.Routes(mux)
 	for _, path := range []string{"/login", "/login.css"} {
 		mux.Handle(path, gate.Handler())
@@ -107,7 +107,7 @@ func TestMonths_AreClosedInTheBrowser(t *testing.T) {
 	cem, defne := openPage(t, startBrowser(t), origin), openPage(t, startBrowser(t), origin)
 	for user, p := range map[string]*Page{"cem": cem, "defne": defne} {
 		p.Visit("/login?next=/payments/months", http.StatusOK)
-		submitSignIn(p, user, panelenv.Password)
+		submitSignIn(p, user, authenv.Password)
 		p.WaitText("October 2026 can be the first to close")
 	}
 

@@ -32,8 +32,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
-	"vendorapi/reporting/panel/auth"
-	"vendorapi/reporting/panel/svgmap"
+	"vendorapi/reporting/auth"
+	"vendorapi/reporting/svgmap"
 )
 
 //go:embed page/*.html assets/*.css assets/*.js assets/*.svg assets/vendor/*.js

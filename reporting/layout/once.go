@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/auth"
 )
 
 const (

@@ -14,9 +14,9 @@ import (
 	"vendorapi/internal/ledger"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
-	"vendorapi/internal/testenv/panelenv"
 	"vendorapi/internal/testenv/testserver"
-	"vendorapi/reporting/panel/auth"
+	"vendorapi/reporting/auth"
+	"vendorapi/reporting/auth/authenv"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }
@@ -36,10 +36,10 @@ func signedIn(t *testing.T, user string) *testenv.Client {
 	t.Parallel()
 
 	l := testenv.New(t).OpenAs(stack.ReportingUser)
-	gate := panelenv.Gate(t, l)
-	f := New(gate, l, "sandbox", panelenv.Log)
+	gate := authenv.Gate(t, l)
+	f := New(gate, l, "sandbox", authenv.Log)
 	c := testenv.Serve(t, routes(t, f, gate), testenv.AcceptHTML)
-	panelenv.SignIn(c, user)
+	authenv.SignIn(c, user)
 
 	return c
 }
@@ -90,7 +90,7 @@ func TestActions_TellWhatWasDoneAndWhatWasRefused(t *testing.T) {
 	c.Post("/accounts", url.Values{"csrf": {csrf}, "n": {`"><i>`}}).Want(http.StatusUnprocessableEntity, "must be good", `value="&#34;&gt;&lt;i&gt;"`)
 	c.Post("/accounts", url.Values{"n": {"good"}}).Want(http.StatusForbidden)
 	// A token in a script is nobody whom the gateway's log could name.
-	program := testenv.NewClient(t, c.URL, panelenv.As("operator"))
+	program := testenv.NewClient(t, c.URL, authenv.As("operator"))
 	program.Get("/accounts").Want(200)
 	program.Post("/accounts", url.Values{"n": {"good"}}).Want(http.StatusForbidden)
 }
@@ -109,7 +109,7 @@ func TestRoles_DecideWhereHomeIs(t *testing.T) {
 	c.Get("/").Leads("/payments")
 	c.Get("/accounts").Want(http.StatusForbidden)
 	c.Post("/accounts", nil).Want(http.StatusForbidden)
-	panelenv.SignIn(c, "deniz")
+	authenv.SignIn(c, "deniz")
 	c.Get("/").Leads("/overview")
 }
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"vendorapi/reporting/panel/svgmap"
+	"vendorapi/reporting/svgmap"
 )
 
 // What is vendored is what its authors built.
