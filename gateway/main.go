@@ -182,7 +182,7 @@ func (g *gateway) maintain(ctx context.Context, l *ledger.Ledger) {
 	service.Repeat(ctx, g.Log, ledger.FlushMinutesEvery, "refusals per minute, or wrong admin keys, are not counted",
 		"refusals and wrong admin keys are counted again", func(ctx context.Context) error {
 			now := l.Now()
-			return errors.Join(l.Limits.Flush(ctx, now), g.failedKeys.flush(ctx, l, now.Add(-ledger.FlushMinutesEvery).Truncate(time.Minute)))
+			return errors.Join(l.Limits.Flush(ctx, now), l.Fleets.FlushLimited(ctx), g.failedKeys.flush(ctx, l, now.Add(-ledger.FlushMinutesEvery).Truncate(time.Minute)))
 		})
 }
 
@@ -193,7 +193,7 @@ func (g *gateway) close() {
 	if l := g.Ledger(); l != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(g.work), g.lastFlush)
 		defer cancel()
-		if err := errors.Join(l.Limits.Flush(ctx, l.Now()), g.failedKeys.flush(ctx, l, l.Now().Add(time.Minute))); err != nil {
+		if err := errors.Join(l.Limits.Flush(ctx, l.Now()), l.Fleets.FlushLimited(ctx), g.failedKeys.flush(ctx, l, l.Now().Add(time.Minute))); err != nil {
 			g.Log.Warn("the last figures per minute were not counted", "error", err)
 		}
 	}

@@ -14,8 +14,14 @@ import (
 	"vendorapi/internal/delivery"
 )
 
+// Accounts are the vendors' accounts.
+type Accounts struct {
+	*core
+	limits *Limits
+}
+
 // Create stores an account with the SHA-256 of its client secret, once for each id.
-func (l Accounts) Create(ctx context.Context, a *delivery.Account, secretHash [32]byte) error {
+func (l *Accounts) Create(ctx context.Context, a *delivery.Account, secretHash [32]byte) error {
 	a.NameRevision = 1
 	if err := l.addName(ctx, a); err != nil {
 		return err
@@ -24,14 +30,14 @@ func (l Accounts) Create(ctx context.Context, a *delivery.Account, secretHash [3
 }
 
 // addName adds an account's name to the names before it is written.
-func (l *core) addName(ctx context.Context, a *delivery.Account) error {
+func (l *Accounts) addName(ctx context.Context, a *delivery.Account) error {
 	member := redis.Z{Member: nameMember(a.ID, a.Name, a.NameRevision)}
 	return failed("writing an account's name", l.rdb.ZAdd(ctx, l.namesKey(), member).Err())
 }
 
 // writeAccount runs write_account.lua. An empty revision is not compared. An update fails with
 // ACCOUNT_NOT_FOUND or ErrConflict. more are fields and values besides those that change.
-func (l *core) writeAccount(ctx context.Context, mode string, a *delivery.Account, revision string, more ...any) error {
+func (l *Accounts) writeAccount(ctx context.Context, mode string, a *delivery.Account, revision string, more ...any) error {
 	limits, err := json.Marshal(a.Limits)
 	if err != nil {
 		return fmt.Errorf("limits: %w", err)
@@ -70,15 +76,8 @@ func decodeMuted(text string) (events []delivery.EventType) {
 	return events
 }
 
-func flag(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
-}
-
 // Get reads one account. ACCOUNT_NOT_FOUND.
-func (l Accounts) Get(ctx context.Context, id delivery.AccountID) (*delivery.Account, error) {
+func (l *Accounts) Get(ctx context.Context, id delivery.AccountID) (*delivery.Account, error) {
 	values, err := l.rdb.HGetAll(ctx, l.partitionOf(id).account(id)).Result()
 	if err != nil {
 		return nil, failed("reading an account", err)
@@ -126,17 +125,11 @@ func decodeAccount(id delivery.AccountID, values map[string]string, now time.Tim
 	return a, nil
 }
 
-// number reads a stored figure; an absent one is 0.
-func number(text string) int64 {
-	n, _ := strconv.ParseInt(text, 10, 64)
-	return n
-}
-
 // Update applies change to an account and writes it with its windows' limits, which are
 // not reset, in one script, again after a conflict. ACCOUNT_NOT_FOUND;
 // delivery.ErrUnavailable when others change the account all the time; an error of change
 // is returned as it is.
-func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func(*delivery.Account) error) (*delivery.Account, error) {
+func (l *Accounts) Update(ctx context.Context, id delivery.AccountID, change func(*delivery.Account) error) (*delivery.Account, error) {
 	var members []string // the account's names in the last try: the one that it found, and the one that it added
 	for range updateTries {
 		a, err := l.Get(ctx, id)
@@ -163,7 +156,7 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 		}
 
 		err = l.writeAccount(ctx, "update", a, expected)
-		l.refused.forget(id) // other processes ask Redis again within a second
+		l.limits.refused.forget(id) // other processes ask Redis again within a second
 		if errors.Is(err, ErrConflict) {
 			continue
 		}
@@ -184,7 +177,7 @@ func (l Accounts) Update(ctx context.Context, id delivery.AccountID, change func
 // removeOutlived removes those of some members of the names that are not an account's any more. After
 // a conflict that may be the one just added, but not if the account has got it all the same: somebody
 // else gave it that name, or the reply to the first of two attempts was lost.
-func (l *core) removeOutlived(ctx context.Context, a *delivery.Account, members []string) {
+func (l *Accounts) removeOutlived(ctx context.Context, a *delivery.Account, members []string) {
 	var outlived []any
 	for _, member := range members {
 		if isOutlived(a, member) {
@@ -197,7 +190,7 @@ func (l *core) removeOutlived(ctx context.Context, a *delivery.Account, members 
 // RotateSecret replaces the client secret; the previous one works for overlap, until the time that is
 // returned. revokeOld ends all earlier ones now, and every token issued before within a poll of the
 // fleets. It may be repeated. ACCOUNT_NOT_FOUND, TOO_MANY_SECRETS.
-func (l Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secretHash [32]byte, overlap time.Duration, revokeOld bool) (oldUntil time.Time, err error) {
+func (l *Accounts) RotateSecret(ctx context.Context, id delivery.AccountID, secretHash [32]byte, overlap time.Duration, revokeOld bool) (oldUntil time.Time, err error) {
 	reply, err := l.runWord(ctx, "rotate_credentials", refusals{"missing": accountNotFound(), "full": tooManySecrets()},
 		[]string{l.partitionOf(id).account(id)}, secretHash[:], overlap.Milliseconds(), flag(revokeOld))
 	if err != nil {

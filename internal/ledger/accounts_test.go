@@ -221,13 +221,13 @@ func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 	partition := partitionNumber(id, len(l.partitions))
 	midnight := time.Date(2026, 11, 22, 0, 0, 0, 0, delivery.Istanbul)
 	for at, want := range map[time.Time]int{midnight.Add(-time.Millisecond): 0, midnight: 1} {
-		due := get(l.Lifecycle.DueStores(t.Context(), partition, at, 10))(t)
+		due := get(l.Stores.Due(t.Context(), partition, at, 10))(t)
 		check(t, len(due) == want, "%s: %d stores due, want %d", at, len(due), want)
 	}
 
 	read.Fleet, read.State = delivery.FleetID{}, delivery.Deactivated
 	must(t, l.Stores.Write(t.Context(), read))
-	if due, err := l.Lifecycle.DueStores(t.Context(), partition, midnight, 10); err != nil || len(due) != 0 || count(0) != 0 {
+	if due, err := l.Stores.Due(t.Context(), partition, midnight, 10); err != nil || len(due) != 0 || count(0) != 0 {
 		t.Errorf("a closed store is still due (%d) or listed, %v", len(due), err)
 	}
 

@@ -109,16 +109,16 @@ func (a *activityCounts) drain() (accounts map[delivery.AccountID]minuteCount, f
 
 // CountRefusal counts a refused request of the Vendor API. An unknown code counts
 // as INTERNAL_ERROR.
-func (l Limits) CountRefusal(code delivery.Code) {
+func (l *Limits) CountRefusal(code delivery.Code) {
 	l.activity.add(cmp.Or(refusedFields[code], refusedFields[delivery.CodeInternal]))
 }
 
-func (l *core) activityKey(minute int64) string {
-	return l.global.keyOf(kindActivity, strconv.AppendInt(nil, minute, 10))
+func activityKey(global partition, minute int64) string {
+	return global.keyOf(kindActivity, strconv.AppendInt(nil, minute, 10))
 }
 
 // flushActivity keeps what fails for the next flush; the script adds nothing twice.
-func (l *core) flushActivity(ctx context.Context, now time.Time, fields map[string]int64) error {
+func (l *Limits) flushActivity(ctx context.Context, now time.Time, fields map[string]int64) error {
 	a := l.activity
 	a.flushing.Lock()
 	defer a.flushing.Unlock()
@@ -135,7 +135,7 @@ func (l *core) flushActivity(ctx context.Context, now time.Time, fields map[stri
 	for len(a.pending) > 0 {
 		next := a.pending[0]
 		args := append([]any{a.process, next.number, int(activityLifetime.Seconds())}, next.amounts...)
-		if _, err := l.run(ctx, "count_activity", []string{l.activityKey(next.minute)}, args...); err != nil {
+		if _, err := l.run(ctx, "count_activity", []string{activityKey(l.global, next.minute)}, args...); err != nil {
 			return err
 		}
 		a.pending = a.pending[1:]
@@ -145,7 +145,7 @@ func (l *core) flushActivity(ctx context.Context, now time.Time, fields map[stri
 }
 
 // Activity returns the last 1 to 1440 minutes with the current one, oldest first.
-func (l Monitor) Activity(ctx context.Context, minutes int) ([]MinuteActivity, error) {
+func (l *Monitor) Activity(ctx context.Context, minutes int) ([]MinuteActivity, error) {
 	if minutes < 1 || minutes > maxActivityMinutes {
 		return nil, fmt.Errorf("activity of %d minutes: want 1 to %d", minutes, maxActivityMinutes)
 	}
@@ -157,7 +157,7 @@ func (l Monitor) Activity(ctx context.Context, minutes int) ([]MinuteActivity, e
 	}
 
 	counts, err := pipelined(ctx, l.rdb, "reading activity", activity, func(pipe redis.Pipeliner, m MinuteActivity) func() map[string]string {
-		return pipe.HGetAll(ctx, l.activityKey(m.At.Unix()/60)).Val
+		return pipe.HGetAll(ctx, activityKey(l.global, m.At.Unix()/60)).Val
 	})
 	if err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ const (
 
 // Flush adds this process's counts to the minute and marks accounts in sustained excess,
 // every FlushMinutesEvery and at the end. A failure loses the accounts' counts only.
-func (l Limits) Flush(ctx context.Context, now time.Time) error {
+func (l *Limits) Flush(ctx context.Context, now time.Time) error {
 	accounts, fields := l.activity.drain()
 	var calls []call
 	for account, c := range accounts {
@@ -208,5 +208,5 @@ func (l Limits) Flush(ctx context.Context, now time.Time) error {
 
 	_, err := l.runAll(ctx, "count_minutes", calls)
 
-	return errors.Join(err, l.flushActivity(ctx, now, fields), l.flushLimitedFleets(ctx))
+	return errors.Join(err, l.flushActivity(ctx, now, fields))
 }

@@ -84,7 +84,7 @@ func TestActivity_EveryMinuteOldestFirst(t *testing.T) {
 	got := get(l.Monitor.Activity(t.Context(), 1440))(t)
 	first, last := got[0].At, got[1439].At
 	check(t, len(got) == 1440 && last.Equal(start.Add(2*time.Minute)) && last.Sub(first) == 1439*time.Minute, "%d minutes from %s to %s", len(got), first, last)
-	key := l.activityKey(start.Unix() / 60)
+	key := activityKey(l.global, start.Unix() / 60)
 	ttl := l.rdb.TTL(t.Context(), key).Val()
 	check(t, ttl > 24*time.Hour && ttl <= 25*time.Hour, "a minute is kept for %s", ttl)
 }
@@ -110,15 +110,15 @@ func TestFlushMinutes_AddsLaterWhatFailed(t *testing.T) {
 
 	wantError(t, errOf(l.Monitor.Activity(t.Context(), 1)), delivery.ErrUnavailable)
 	must(t, own.Start(t.Context()))
-	waiting := slices.Clone(l.activity.pending)
+	waiting := slices.Clone(l.Limits.activity.pending)
 	clock.at = clock.at.Add(time.Minute)
 	l.Limits.CountRefusal(delivery.CodeNotFound)
 	must(t, l.Limits.Flush(t.Context(), clock.at))
-	l.activity.pending = waiting // as after a lost reply
+	l.Limits.activity.pending = waiting // as after a lost reply
 	must(t, l.Limits.Flush(t.Context(), clock.at))
 	l.wantActivity(t, MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeServiceUnavailable: 1}},
 		MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeNotFound: 1}})
-	check(t, len(l.activity.pending) == 0, "%d additions still wait", len(l.activity.pending))
+	check(t, len(l.Limits.activity.pending) == 0, "%d additions still wait", len(l.Limits.activity.pending))
 }
 
 func TestFlushMinutes_KeepsNoMoreThanAnHour(t *testing.T) {
@@ -129,7 +129,7 @@ func TestFlushMinutes_KeepsNoMoreThanAnHour(t *testing.T) {
 		_ = l.Limits.Flush(overContext(t), start.Add(time.Duration(i)*FlushMinutesEvery))
 	}
 
-	kept := l.activity.pending
+	kept := l.Limits.activity.pending
 	check(t, len(kept) == keptAdditions && kept[0].number == 11, "%d additions wait, the oldest is number %d", len(kept), kept[0].number)
 }
 

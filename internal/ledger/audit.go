@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -54,10 +55,18 @@ func decodeAudit(record string) (*AuditEntry, error) {
 	return e, decode("audit entry", record, func(c *codec) { c.audit(e) })
 }
 
+// Audit notes who did what.
+type Audit struct {
+	*core
+
+	notedMu sync.Mutex
+	noted   map[string]time.Time // when AppendUnless noted what
+}
+
 // Append returns when the entry is stored. It lies in the account's partition: a replica that has
 // the effect, which is written later, has the entry, too (in a cluster not of a fleet). A
 // repetition after an error is the same entry.
-func (l Audit) Append(ctx context.Context, e *AuditEntry) error {
+func (l *Audit) Append(ctx context.Context, e *AuditEntry) error {
 	r := l.partitions[0]
 	if !e.Account.IsZero() {
 		r = l.partitionOf(e.Account)
@@ -68,7 +77,7 @@ func (l Audit) Append(ctx context.Context, e *AuditEntry) error {
 
 // AppendUnless is Append, but for what this process has noted within a time: the same action
 // of the same actor from the same address about the same. It remembers 4096 of them.
-func (l Audit) AppendUnless(ctx context.Context, e *AuditEntry, within time.Duration) error {
+func (l *Audit) AppendUnless(ctx context.Context, e *AuditEntry, within time.Duration) error {
 	key := fmt.Sprintln(e.Action, e.Actor, e.Address, e.Account, e.Fleet, e.Order)
 	l.notedMu.Lock()
 	last, known := l.noted[key]

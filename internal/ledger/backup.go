@@ -23,23 +23,12 @@ import (
 // the exporter stood before: Trim and Retire keep what follows it, and a restored exporter goes on
 // from it.
 
-const holdPrefix = "backup@"
-
 // HoldLifetime ends the hold of a backup that died.
 const HoldLifetime = 24 * time.Hour
 
-func holdExpired(group string, now time.Time) bool {
-	text, ok := strings.CutPrefix(group, holdPrefix)
-	if !ok {
-		return false
-	}
-	began, err := strconv.ParseInt(text, 10, 64)
-	return err != nil || now.Sub(time.Unix(began, 0)) > HoldLifetime
-}
-
 // Hold keeps what has not been exported, and marks Redis with the backup's id,
 // until Release. It removes expired holds and returns the hold's name.
-func (l Backup) Hold(ctx context.Context, backup string, now time.Time) (string, error) {
+func (l *Backup) Hold(ctx context.Context, backup string, now time.Time) (string, error) {
 	hold := holdPrefix + strconv.FormatInt(now.Unix(), 10)
 	err := l.eachExported(ctx, func(key string, groups []redis.XInfoGroup) error {
 		group, _ := groupOf(groups, RoleExport)
@@ -73,7 +62,7 @@ func (l Backup) Hold(ctx context.Context, backup string, now time.Time) (string,
 }
 
 // Release ends a hold. It may be repeated.
-func (l Backup) Release(ctx context.Context, hold string) error {
+func (l *Backup) Release(ctx context.Context, hold string) error {
 	err := l.rdb.HDel(ctx, l.metaKey(), "backup").Err()
 	return failed("releasing the streams", errors.Join(failure(err), l.eachExported(ctx, func(key string, _ []redis.XInfoGroup) error {
 		return l.rdb.XGroupDestroy(ctx, key, hold).Err()
@@ -81,13 +70,13 @@ func (l Backup) Release(ctx context.Context, hold string) error {
 }
 
 // Note keeps when the latest whole backup began, for Monitor.LastBackup.
-func (l Backup) Note(ctx context.Context, began time.Time) error {
+func (l *Backup) Note(ctx context.Context, began time.Time) error {
 	return failed("noting the backup", l.rdb.HSet(ctx, l.metaKey(), "backed_up", began.Unix()).Err())
 }
 
 // ErasureList is the id of the environment's list of erasures: the one that it has, or the one given,
 // whose list must be on a disk already. Both may be empty.
-func (l Backup) ErasureList(ctx context.Context, id string) (string, error) {
+func (l *Backup) ErasureList(ctx context.Context, id string) (string, error) {
 	pipe := l.rdb.Pipeline()
 	if id != "" {
 		pipe.HSetNX(ctx, l.metaKey(), "erasures", id)
@@ -100,7 +89,7 @@ func (l Backup) ErasureList(ctx context.Context, id string) (string, error) {
 	return text(known.Val()[0]), nil
 }
 
-func (l *core) eachExported(ctx context.Context, do func(key string, groups []redis.XInfoGroup) error) error {
+func (l *Backup) eachExported(ctx context.Context, do func(key string, groups []redis.XInfoGroup) error) error {
 	return l.eachStream(RoleExport, func(_ partition, key string) error {
 		groups, there, err := l.groupsOf(ctx, key)
 		if err == nil && there {
@@ -141,7 +130,7 @@ type Resumed struct {
 //     at slightly different moments.
 //
 // ErrOtherCopy unless Redis was restored from that backup. It may be repeated after an error.
-func (l Backup) Resume(ctx context.Context, backup, hold string) (Resumed, error) {
+func (l *Backup) Resume(ctx context.Context, backup, hold string) (Resumed, error) {
 	done := Resumed{}
 	before, err := l.resumable(ctx, backup)
 	if err != nil || before {
@@ -153,7 +142,7 @@ func (l Backup) Resume(ctx context.Context, backup, hold string) (Resumed, error
 	if done.Sessions, err = l.endSessions(ctx); err != nil {
 		return done, err
 	}
-	if err := l.repairNames(ctx); err != nil {
+	if err := l.accounts.repairNames(ctx); err != nil {
 		return done, err
 	}
 
@@ -170,13 +159,13 @@ func (l Backup) Resume(ctx context.Context, backup, hold string) (Resumed, error
 }
 
 // Resumable is nil when Redis was restored from that backup; else ErrOtherCopy.
-func (l Backup) Resumable(ctx context.Context, backup string) error {
+func (l *Backup) Resumable(ctx context.Context, backup string) error {
 	_, err := l.resumable(ctx, backup)
 	return err
 }
 
 // resumable reports whether Redis, which was restored from that backup, was resumed before.
-func (l *core) resumable(ctx context.Context, backup string) (before bool, err error) {
+func (l *Backup) resumable(ctx context.Context, backup string) (before bool, err error) {
 	known, err := l.rdb.HMGet(ctx, l.metaKey(), "backup", "restored").Result()
 	if err != nil {
 		return false, failed("reading the ledger's meta", err)
@@ -190,7 +179,7 @@ func (l *core) resumable(ctx context.Context, backup string) (before bool, err e
 }
 
 // setBack moves the exporter's group to the hold's position, and removes all holds.
-func (l *core) setBack(ctx context.Context, hold string) (streams int, err error) {
+func (l *Backup) setBack(ctx context.Context, hold string) (streams int, err error) {
 	err = l.eachExported(ctx, func(key string, groups []redis.XInfoGroup) error {
 		held, _ := groupOf(groups, Role(hold)) // 0-0 of a stream that is younger than the hold
 		pipe := l.rdb.TxPipeline()
@@ -212,8 +201,8 @@ func (l *core) setBack(ctx context.Context, hold string) (streams int, err error
 }
 
 // endSessions removes all sessions, and returns how many there were.
-func (l *core) endSessions(ctx context.Context) (ended int, err error) {
-	err = l.scan(ctx, l.sessionKeys()+"*", 5000, func(ctx context.Context, one *redis.Client, keys []string) error {
+func (l *Backup) endSessions(ctx context.Context) (ended int, err error) {
+	err = l.scan(ctx, l.sessions.keys()+"*", 5000, func(ctx context.Context, one *redis.Client, keys []string) error {
 		if len(keys) == 0 {
 			return nil
 		}
@@ -235,7 +224,7 @@ type Node struct {
 //
 // Masters are copied at different moments. All of an account is on one of them, so a copy is
 // consistent for each account.
-func (l Backup) Snapshots(ctx context.Context, take func(Node, io.Reader) error) error {
+func (l *Backup) Snapshots(ctx context.Context, take func(Node, io.Reader) error) error {
 	var nodes []*redis.Client
 	var mu sync.Mutex // masters of a cluster are listed at once
 	err := l.eachMaster(ctx, func(_ context.Context, one *redis.Client) error {
@@ -261,7 +250,7 @@ func (l Backup) Snapshots(ctx context.Context, take func(Node, io.Reader) error)
 // snapshotSilence is how long a master may send nothing, as while it forks.
 const snapshotSilence = time.Minute
 
-func (l *core) snapshot(ctx context.Context, one *redis.Client, take func(Node, io.Reader) error) error {
+func (l *Backup) snapshot(ctx context.Context, one *redis.Client, take func(Node, io.Reader) error) error {
 	node := Node{Addr: one.Options().Addr}
 	role, err := one.Info(ctx, "replication").Result()
 	if err != nil {

@@ -18,9 +18,7 @@ import (
 // reporting's user has a right: neither the gateway's password nor the worker's can move the head.
 type Books struct{ *core }
 
-const booksPrefix = "books:"
-
-func (l Books) key(name string) string { return booksPrefix + l.global.prefix + name }
+func (l *Books) key(name string) string { return booksPrefix + l.global.prefix + name }
 
 // ErrLate reports that the time of a decision is more than 30 seconds before or after Redis's clock, so
 // nothing was stored.
@@ -40,7 +38,7 @@ type change struct {
 
 // set makes a change, and returns ErrConflict when another value is there. It may be repeated when
 // its outcome is not known.
-func (l Books) set(ctx context.Context, key string, c change) error {
+func (l *Books) set(ctx context.Context, key string, c change) error {
 	decidedAt := int64(0)
 	if !c.at.IsZero() {
 		decidedAt = c.at.UnixMilli()
@@ -63,7 +61,7 @@ func (l Books) set(ctx context.Context, key string, c change) error {
 	return fmt.Errorf("%w: %s", ErrConflict, key)
 }
 
-func (l Books) get(ctx context.Context, key string) (string, error) {
+func (l *Books) get(ctx context.Context, key string) (string, error) {
 	value, err := l.rdb.Get(ctx, key).Result()
 	if errors.Is(err, redis.Nil) {
 		return "", nil
@@ -72,14 +70,14 @@ func (l Books) get(ctx context.Context, key string) (string, error) {
 }
 
 // Head returns the last entry of the log, as MoveHead stored it; empty: there is none.
-func (l Books) Head(ctx context.Context) (string, error) { return l.get(ctx, l.key("head")) }
+func (l *Books) Head(ctx context.Context) (string, error) { return l.get(ctx, l.key("head")) }
 
 // MoveHead puts the next head in the place of the one that Head returned. decided is Redis's time at
 // which the entry was made; zero: it was decided before, and is only repeated here. The error is
 // ErrConflict when another process was earlier, and ErrLate when decided is more than
 // 30 seconds from Redis's clock.
 // After any other error it is not known whether the head was moved.
-func (l Books) MoveHead(ctx context.Context, from, to string, decided time.Time) error {
+func (l *Books) MoveHead(ctx context.Context, from, to string, decided time.Time) error {
 	return l.set(ctx, l.key("head"), change{from: from, to: to, at: decided})
 }
 
@@ -87,21 +85,21 @@ func (l Books) MoveHead(ctx context.Context, from, to string, decided time.Time)
 const progressLasts = 30 * 24 * time.Hour
 
 // Progress returns what SetProgress stored last; empty: nothing in the last 30 days.
-func (l Books) Progress(ctx context.Context) (string, error) { return l.get(ctx, l.key("progress")) }
+func (l *Books) Progress(ctx context.Context) (string, error) { return l.get(ctx, l.key("progress")) }
 
 // SetProgress replaces what Progress returned: how far the task in progress has got, or how the last one
 // ended. The error is ErrConflict when another process has replaced it since.
-func (l Books) SetProgress(ctx context.Context, from, to string) error {
+func (l *Books) SetProgress(ctx context.Context, from, to string) error {
 	return l.set(ctx, l.key("progress"), change{from: from, to: to, lasts: progressLasts})
 }
 
 // comparisonLasts is how long the comparisons of a day are kept: longer than its month can stay open.
 const comparisonLasts = 400 * 24 * time.Hour
 
-func (l Books) comparisonKey(day string) string { return l.key("compared:" + day) }
+func (l *Books) comparisonKey(day string) string { return l.key("compared:" + day) }
 
 // Comparisons returns what SetComparison stored of each day, such as 2026-11-03; empty: nothing.
-func (l Books) Comparisons(ctx context.Context, days []string) ([]string, error) {
+func (l *Books) Comparisons(ctx context.Context, days []string) ([]string, error) {
 	keys := make([]string, len(days))
 	for i, day := range days {
 		keys[i] = l.comparisonKey(day)
@@ -122,15 +120,15 @@ func (l Books) Comparisons(ctx context.Context, days []string) ([]string, error)
 
 // SetComparison replaces what Comparisons returned of a day. The error is ErrConflict when another
 // process has replaced it since.
-func (l Books) SetComparison(ctx context.Context, day, from, to string) error {
+func (l *Books) SetComparison(ctx context.Context, day, from, to string) error {
 	return l.set(ctx, l.comparisonKey(day), change{from: from, to: to, lasts: comparisonLasts})
 }
 
 // Review returns what SetReview stored last; empty: nothing yet.
-func (l Books) Review(ctx context.Context) (string, error) { return l.get(ctx, l.key("review")) }
+func (l *Books) Review(ctx context.Context) (string, error) { return l.get(ctx, l.key("review")) }
 
 // SetReview stores what the nightly work knows of closed months in the place of from, which Review returned. The
 // error is ErrConflict when another process has stored something since.
-func (l Books) SetReview(ctx context.Context, from, to string) error {
+func (l *Books) SetReview(ctx context.Context, from, to string) error {
 	return l.set(ctx, l.key("review"), change{from: from, to: to})
 }

@@ -494,3 +494,6 @@ func (l *core) eachMaster(ctx context.Context, do func(context.Context, *redis.C
 	}
 	return do(ctx, l.rdb.(*redis.Client))
 }
+
+// updateTries bounds how often a change that met a conflict is repeated.
+const updateTries = 16

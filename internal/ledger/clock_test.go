@@ -41,7 +41,7 @@ func playJumps(tb testing.TB, l *Ledger, draw draws) error {
 	limit := delivery.Window{Count: draw(1, 40), Seconds: draw(1, 60)}
 	s := &stint{l: l, account: delivery.NewAccountID(), limit: limit}
 	a := &delivery.Account{ID: s.account, Limits: delivery.Limits{Orders: delivery.EndpointLimit{Sustained: limit}}}
-	must(tb, l.writeAccount(tb.Context(), "create", a, ""))
+	must(tb, l.Accounts.writeAccount(tb.Context(), "create", a, ""))
 	for range 150 {
 		switch kind := draw(0, 19); {
 		case kind < 14:
@@ -118,7 +118,7 @@ func TestClock_LongLogIsDrawnBackAtOnce(t *testing.T) {
 	account := delivery.NewAccountID()
 	const count = 3000
 	a := &delivery.Account{ID: account, Limits: delivery.Limits{Orders: delivery.EndpointLimit{Sustained: delivery.Window{Count: count, Seconds: 60}}}}
-	must(t, l.writeAccount(t.Context(), "create", a, ""))
+	must(t, l.Accounts.writeAccount(t.Context(), "create", a, ""))
 	now := 4_000_000_000 * second
 	l.setClock(t, now)
 	for range count {
@@ -200,7 +200,7 @@ func TestClock_IsReadOncePerScript(t *testing.T) {
 			return err
 		},
 		"replay": func() error {
-			return errOf(s.queueReplays(t.Context(), s.account, []Event{{Notice: "evt_1"}}, 0))
+			return errOf(s.Webhooks.queueReplays(t.Context(), s.account, []Event{{Notice: "evt_1"}}, 0))
 		},
 	} {
 		before := readings()

@@ -143,7 +143,7 @@ func (s *costEnv) addOrder(b *testing.B, p redis.Pipeliner, vendors []*env, n in
 	if !keyIsExternal {
 		c.IdempotencyKey = "K-" + strconv.Itoa(n)
 	}
-	s.prepareCreation(s.partitionOf(c.Account), c)
+	s.Orders.prepareCreation(s.partitionOf(c.Account), c)
 	_ = p.Process(b.Context(), c.call.command(b.Context(), false))
 }
 

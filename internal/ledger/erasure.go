@@ -18,7 +18,7 @@ import (
 // the times given: from their records, and with the lines of the attempt logs that name them, since
 // receivers may answer anything. It may be repeated: the first time stays. Orders that Redis does not
 // hold are passed over, and those that have not ended, too, unless unended: then no program may run.
-func (l Erasure) Erase(ctx context.Context, erasures map[delivery.OrderID]time.Time, unended bool, progress func(what string, done int)) error {
+func (l *Erasure) Erase(ctx context.Context, erasures map[delivery.OrderID]time.Time, unended bool, progress func(what string, done int)) error {
 	done := 0
 	for id, at := range erasures {
 		if err := l.eraseOrder(ctx, id, at, unended); err != nil {
@@ -44,7 +44,7 @@ func (l Erasure) Erase(ctx context.Context, erasures map[delivery.OrderID]time.T
 
 // eraseOrder is an optimistic transaction and no function of the library: a restore erases before
 // any program has loaded this release's, which the user of a backup may not.
-func (l Erasure) eraseOrder(ctx context.Context, id delivery.OrderID, at time.Time, unended bool) error {
+func (l *Erasure) eraseOrder(ctx context.Context, id delivery.OrderID, at time.Time, unended bool) error {
 	r, ok := l.partitionOfOrder(id)
 	if !ok {
 		return nil
@@ -120,7 +120,7 @@ func eraseRecord(record string, o *delivery.Order, at time.Time) []byte {
 
 // eraseAttempts removes entries of the log, whose results ClickHouse has; lines that were written
 // together are one.
-func (l Erasure) eraseAttempts(ctx context.Context, account delivery.AccountID, erasures map[delivery.OrderID]time.Time) error {
+func (l *Erasure) eraseAttempts(ctx context.Context, account delivery.AccountID, erasures map[delivery.OrderID]time.Time) error {
 	r := l.partitionOf(account)
 	key := r.keyOf(kindAttemptLog, account[:])
 	entries, err := l.rdb.LRange(ctx, key, 0, -1).Result()
@@ -137,7 +137,7 @@ func (l Erasure) eraseAttempts(ctx context.Context, account delivery.AccountID, 
 
 // RewriteFiles has each master rewrite its append-only file, without what was erased, and waits
 // until it has. Replicas have files of their own.
-func (l Erasure) RewriteFiles(ctx context.Context) error {
+func (l *Erasure) RewriteFiles(ctx context.Context) error {
 	return failed("rewriting the append-only file", l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
 		for began := false; ; sleep(ctx, minPause) {
 			info, err := one.Info(ctx, "persistence").Result()

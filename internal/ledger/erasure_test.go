@@ -18,7 +18,7 @@ import (
 )
 
 // newErasureEnv erases with the rights of the user who does.
-func newErasureEnv(t *testing.T) (*env, Erasure) {
+func newErasureEnv(t *testing.T) (*env, *Erasure) {
 	t.Helper()
 	r := testserver.NewRedis(t)
 	s := newVendor(t, openTest(t, func(c *Config) { c.URL, c.Partitions = r.URL, 2 }))

@@ -63,7 +63,7 @@ func (l *Ledger) Exclusively(ctx context.Context, name string, do func(context.C
 }
 
 // renew renews a claim until the context ends, and ends it when the claim is lost.
-func (l Books) renew(ctx context.Context, stop context.CancelCauseFunc, key, token string) {
+func (l *Books) renew(ctx context.Context, stop context.CancelCauseFunc, key, token string) {
 	ticks := time.NewTicker(claimRenewal)
 	defer ticks.Stop()
 

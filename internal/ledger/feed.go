@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,17 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
-)
-
-// Role is a consumer group. Every partition has every group from the first start,
-// so that trimming never overtakes a role that has yet to run.
-type Role string
-
-// The roles that must have consumed an entry before it may be dropped (roleStreams).
-const (
-	RoleStatus  Role = "status"
-	RoleWebhook Role = "webhook"
-	RoleExport  Role = "export"
 )
 
 // Event refers to an order's version, a notice, or a delivery that came too late.
@@ -124,7 +112,7 @@ const (
 
 // Run reads until ctx ends: what this consumer had begun, new entries, and what dead
 // consumers left. It creates missing groups, retries for ever and returns ctx's error.
-func (l Streams) Run(ctx context.Context, f Feed) error {
+func (l *Streams) Run(ctx context.Context, f Feed) error {
 	f.Batch, f.Every, f.ClaimAfter = cmp.Or(f.Batch, 256), cmp.Or(f.Every, time.Second), cmp.Or(f.ClaimAfter, time.Minute)
 	if f.Log == nil {
 		f.Log = func(string, ...any) {}
@@ -182,8 +170,6 @@ func newFeedReader(l *core, f *Feed, partitions []partition) *feedReader {
 	return r
 }
 
-var roleStreams = map[Role][]byte{RoleStatus: {kindEvents, kindUpdates}, RoleWebhook: {kindEvents}, RoleExport: {kindEvents, kindOutcomes, kindTries, kindAudit}}
-
 func (r *feedReader) run(ctx context.Context) {
 	pause := minPause
 	for ctx.Err() == nil {
@@ -226,15 +212,6 @@ func (r *feedReader) forget(ctx context.Context, silent time.Duration, name stri
 func (r *feedReader) redoLater() {
 	r.redoAt = time.Now().Add(r.redoPause)
 	r.redoPause = min(2*r.redoPause, maxPause)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
 }
 
 // turn is one round: unsettled entries, dead consumers' entries, then new ones. It returns Handle's
@@ -351,22 +328,6 @@ func (r *feedReader) onServerOf(ctx context.Context, s *feedStream) (streams []*
 	return streams
 }
 
-// serverOf names the server that has a partition, as far as this process knows.
-func (l *core) serverOf(ctx context.Context, p partition) string {
-	if !l.cluster {
-		return ""
-	}
-
-	if many, ok := l.rdb.(*redis.ClusterClient); ok {
-		master, err := many.MasterForKey(ctx, p.prefix)
-		if err == nil {
-			return master.Options().Addr
-		}
-	}
-
-	return p.prefix // each partition by itself
-}
-
 // handlingError is what Handle has returned. Every other error of a stream is Redis's.
 type handlingError struct{ error }
 
@@ -449,33 +410,6 @@ func (r *feedReader) takeOver(ctx context.Context) error {
 	return err
 }
 
-// makeGroups makes each group that a stream must have. When Redis refuses that for want of memory, a
-// script makes it that may exceed it.
-func (l *core) makeGroups(ctx context.Context, keys ...string) error {
-	for _, key := range keys {
-		for _, role := range requiredRoles(key) {
-			err := l.rdb.XGroupCreateMkStream(ctx, key, string(role), "0").Err()
-			if isFull(err) { // said also of a group that is there
-				err = l.evaluate(ctx, "make_group", makeGroup, []string{key}, string(role))
-			}
-			if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
-				return fmt.Errorf("creating group %s: %w", role, failure(err))
-			}
-		}
-	}
-
-	return nil
-}
-
-func requiredRoles(streamKey string) (roles []Role) {
-	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
-		if bytes.IndexByte(roleStreams[role], streamKey[len(streamKey)-1]) >= 0 {
-			roles = append(roles, role)
-		}
-	}
-	return roles
-}
-
 // readGroup reads new entries (">"), or those behind an id.
 func (r *feedReader) readGroup(ctx context.Context, client redis.Cmdable, from string, count int, stream string) *redis.XStreamSliceCmd {
 	return client.XReadGroup(ctx, &redis.XReadGroupArgs{
@@ -541,17 +475,6 @@ func (r *feedReader) readNew(ctx context.Context) (reading, handling error) {
 	}
 
 	return joinCounted(errs), handling
-}
-
-// readFailure keeps NOGROUP recognisable. Nothing to read is none.
-func readFailure(err error) error {
-	if errors.Is(err, redis.Nil) {
-		return nil
-	}
-	if redis.HasErrorPrefix(err, "NOGROUP") {
-		return err
-	}
-	return failed("reading a stream", err)
 }
 
 func (r *feedReader) readOwnOf(ctx context.Context, s streamRef) error {
@@ -718,7 +641,7 @@ func (r *feedReader) deadLetter(ctx context.Context, s streamRef, id, reason str
 }
 
 // Ack acknowledges entries without any other effect.
-func (l Streams) Ack(ctx context.Context, role Role, entries ...Entry) error {
+func (l *Streams) Ack(ctx context.Context, role Role, entries ...Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}

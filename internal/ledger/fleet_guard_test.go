@@ -189,7 +189,7 @@ func TestAdmitFleet_CountsInRedisAndTellsOperators(t *testing.T) {
 	}
 
 	check(t, admitted >= fleetBurst, "%d admitted at once", admitted)
-	must(t, l.Limits.Flush(t.Context(), now))
+	must(t, l.Fleets.FlushLimited(t.Context()))
 	got := get(l.Fleets.Limited(t.Context()))(t)
 	check(t, len(got) == 1 && got[f.ID].Equal(now.Truncate(time.Millisecond)), "limited %v", got)
 }

@@ -122,8 +122,8 @@ func (s *FleetSnapshot) Covering(p delivery.Point) []*delivery.Fleet {
 }
 
 // VerifySecret compares the SHA-256 of a client secret with the snapshot's.
-func (l Fleets) VerifySecret(id delivery.FleetID, secretHash [32]byte, now time.Time) bool {
-	s := l.fleets.Load()
+func (l *Fleets) VerifySecret(id delivery.FleetID, secretHash [32]byte, now time.Time) bool {
+	s := l.snapshot.Load()
 	if s == nil || s.byID[id] == nil {
 		return false
 	}
@@ -137,12 +137,12 @@ func (s *FleetSnapshot) Replaced(id delivery.FleetID, secretHash [32]byte) bool 
 }
 
 // Snapshot is the latest snapshot; nil before the first was loaded.
-func (l Fleets) Snapshot() *FleetSnapshot { return l.fleets.Load() }
+func (l *Fleets) Snapshot() *FleetSnapshot { return l.snapshot.Load() }
 
 // Age is how long ago controls, couriers, secrets and revocations were last read, or found
 // unchanged; 0 before that has happened.
-func (l Fleets) Age() time.Duration {
-	loaded := l.fleetsLoaded.Load()
+func (l *Fleets) Age() time.Duration {
+	loaded := l.loaded.Load()
 	if loaded == nil {
 		return 0
 	}
@@ -152,7 +152,7 @@ func (l Fleets) Age() time.Duration {
 // CannotChange reports that the masters of a cluster have agreed that the one with the fleets has failed, and
 // that no replica has taken its place: nobody can suspend or revoke anything, so whoever goes on with what
 // it knows misses nothing. It is false where that is not known.
-func (l Fleets) CannotChange(ctx context.Context) bool {
+func (l *Fleets) CannotChange(ctx context.Context) bool {
 	cluster, ok := l.rdb.(*redis.ClusterClient)
 	if !ok {
 		return false
@@ -202,8 +202,8 @@ func hasFailed(nodes string, slot int) bool {
 }
 
 // Unreadable is of how many fleets something cannot be read.
-func (l Fleets) Unreadable() int {
-	s := l.fleets.Load()
+func (l *Fleets) Unreadable() int {
+	s := l.snapshot.Load()
 	if s == nil {
 		return 0
 	}
@@ -213,9 +213,9 @@ func (l Fleets) Unreadable() int {
 // Load brings the snapshot up to date with all that was written before the call, and compares the
 // clocks. Calls at the same time share their reads. With an error
 // the snapshot holds what could be read, and the last known of the rest.
-func (l Fleets) Load(ctx context.Context) error {
+func (l *Fleets) Load(ctx context.Context) error {
 	err := l.Refresh(ctx)
-	s := l.fleets.Load()
+	s := l.snapshot.Load()
 	if s == nil || len(s.outdated()) == 0 {
 		return err
 	}
@@ -224,10 +224,10 @@ func (l Fleets) Load(ctx context.Context) error {
 
 // Refresh is Load without waiting for records, which a change of controls, couriers, secrets or
 // revocations needs not.
-func (l Fleets) Refresh(ctx context.Context) error {
+func (l *Fleets) Refresh(ctx context.Context) error {
 	err := l.valueLoads.begin(ctx, l.loadFleetValues).wait(ctx)
 
-	s := l.fleets.Load()
+	s := l.snapshot.Load()
 	if s != nil && len(s.outdated()) > 0 {
 		l.recordLoads.begin(ctx, l.loadFleetRecords)
 	}
@@ -236,18 +236,18 @@ func (l Fleets) Refresh(ctx context.Context) error {
 
 // loadFleetValues reads the small values of all fleets if any has changed. What cannot be read of
 // them stays as it was.
-func (l *core) loadFleetValues(ctx context.Context) error {
+func (l *Fleets) loadFleetValues(ctx context.Context) error {
 	began := time.Now()
 	meta, err := l.rdb.HMGet(ctx, l.metaKey(), "fleets").Result()
 	if err != nil {
 		return failed("reading the fleets' version", err)
 	}
 
-	_, clocks := Lifecycle{l}.ServerTime(ctx)
+	_, clocks := l.ServerTime(ctx)
 
-	version, before := text(meta[0]), l.fleets.Load()
+	version, before := text(meta[0]), l.snapshot.Load()
 	if before != nil && before.complete && before.version == version {
-		l.fleetsLoaded.Store(&began)
+		l.loaded.Store(&began)
 		return clocks
 	}
 
@@ -268,13 +268,13 @@ func (l *core) loadFleetValues(ctx context.Context) error {
 		return errors.Join(failed("reading the fleets", err), clocks)
 	}
 
-	l.fleetsLoaded.Store(&began)
+	l.loaded.Store(&began)
 
 	return clocks
 }
 
 // readFleetValues returns with an error those of known in the place of what cannot be read.
-func (l *core) readFleetValues(ctx context.Context, known fleetValues) (fleetValues, error) {
+func (l *Fleets) readFleetValues(ctx context.Context, known fleetValues) (fleetValues, error) {
 	// A revocation is written together with a secret or behind it. So it is read
 	// first: who knows it knows the secret, and issues no token to the one before.
 	pipe := l.rdb.Pipeline()
@@ -307,8 +307,8 @@ func (l *core) readFleetValues(ctx context.Context, known fleetValues) (fleetVal
 // loadFleetRecords reads the records that are outdated, some at a time, and puts each into the
 // snapshot as soon as it is there. It ends at the first failure; the next call begins with those that
 // have failed less often, so that one that cannot be fetched keeps no other from being read.
-func (l *core) loadFleetRecords(ctx context.Context) error {
-	before := l.fleets.Load()
+func (l *Fleets) loadFleetRecords(ctx context.Context) error {
+	before := l.snapshot.Load()
 	for _, ids := range before.recordReads() {
 		fields := make([]string, len(ids))
 		for i, id := range ids {
@@ -394,11 +394,11 @@ func parseFleetID(stored string) (id delivery.FleetID, ok bool) {
 
 // publishFleets replaces the snapshot by one with other values or records. Of each fleet it logs when
 // something begins to be unreadable, and when it ends.
-func (l *core) publishFleets(change func(*FleetSnapshot)) {
+func (l *Fleets) publishFleets(change func(*FleetSnapshot)) {
 	l.publishing.Lock()
 	defer l.publishing.Unlock()
 
-	before := l.fleets.Load()
+	before := l.snapshot.Load()
 	if before == nil {
 		before = new(FleetSnapshot)
 	}
@@ -406,7 +406,7 @@ func (l *core) publishFleets(change func(*FleetSnapshot)) {
 	s := &FleetSnapshot{version: before.version, complete: before.complete, values: before.values, records: before.records}
 	change(s)
 	s.compose()
-	l.fleets.Store(s)
+	l.snapshot.Store(s)
 
 	for stored, problem := range s.problems {
 		if before.problems[stored] == "" {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
@@ -16,34 +17,43 @@ import (
 	"vendorapi/internal/delivery"
 )
 
+// Fleets are the courier fleets and their limits.
+type Fleets struct {
+	*core
+
+	// snapshot is nil before the first load. loaded is the beginning of the last load of the small
+	// values that succeeded.
+	snapshot                atomic.Pointer[FleetSnapshot]
+	loaded                  atomic.Pointer[time.Time]
+	publishing              sync.Mutex // held while snapshot is replaced
+	valueLoads, recordLoads sharedCalls
+
+	guards      sync.Map     // *fleetGuard by FleetID
+	permitsAway atomic.Int64 // until when permits are taken from another server, Unix ns
+}
+
 // FleetPoll is how often Refresh is to be repeated: a change holds on every gateway within a
 // second (decisions, "Private APIs").
 const FleetPoll = 250 * time.Millisecond
-
-// updateTries bounds how often a change that met a conflict is repeated.
-const updateTries = 16
 
 // A fleet is stored in parts, by how they change. Gateways read the small parts of all fleets
 // whenever one of them changes, and a record only when its version changes.
 
 // fleetsKey is a hash of records, which are large and rarely change: up to 1 MB of area.
-func (l *core) fleetsKey() string { return l.global.prefix + "fleets" }
+func (l *Fleets) fleetsKey() string { return l.global.prefix + "fleets" }
 
 // fleetVersionsKey is a hash of the records' versions, and so the list of all fleets. A version
 // is never used again.
-func (l *core) fleetVersionsKey() string { return l.global.prefix + "fleets_versions" }
+func (l *Fleets) fleetVersionsKey() string { return l.global.prefix + "fleets_versions" }
 
 // fleetControlsKey is a hash of what operators control: suspended, disabled, requests a second.
-func (l *core) fleetControlsKey() string { return l.global.prefix + "fleets_controls" }
+func (l *Fleets) fleetControlsKey() string { return l.global.prefix + "fleets_controls" }
 
 // fleetCouriersKey is a hash of how many couriers there are, of fleets that have said so.
-func (l *core) fleetCouriersKey() string { return l.global.prefix + "fleets_couriers" }
+func (l *Fleets) fleetCouriersKey() string { return l.global.prefix + "fleets_couriers" }
 
 // fleetSecretsKey is a hash of client secrets: the current one and those that still work.
-func (l *core) fleetSecretsKey() string { return l.global.prefix + "fleets_secrets" }
-
-// revokedKey is a sorted set: from which second on the tokens of an account or a fleet are good.
-func (l *core) revokedKey() string { return l.global.prefix + "revoked" }
+func (l *Fleets) fleetSecretsKey() string { return l.global.prefix + "fleets_secrets" }
 
 func (c *codec) fleet(f *delivery.Fleet, coverage *string) {
 	c.all(&f.Name, &f.SubRegion, &f.DeliveryMinutes, &f.PickupMinutes, coverage)
@@ -164,7 +174,7 @@ func decodeSecrets(stored string) (fleetSecrets, error) {
 }
 
 // Create stores a new fleet with the SHA-256 of its client secret.
-func (l Fleets) Create(ctx context.Context, f *delivery.Fleet, secretHash [32]byte) error {
+func (l *Fleets) Create(ctx context.Context, f *delivery.Fleet, secretHash [32]byte) error {
 	secrets := fleetSecrets{current: string(secretHash[:])}
 	couriers := ""
 	if f.Couriers >= 0 {
@@ -185,7 +195,7 @@ func (l Fleets) Create(ctx context.Context, f *delivery.Fleet, secretHash [32]by
 //
 // Of a fleet whose record cannot be read the controls can be changed all the same, and the record
 // by a change that sets name and area.
-func (l Fleets) Update(ctx context.Context, id delivery.FleetID, change func(*delivery.Fleet) error) (*delivery.Fleet, error) {
+func (l *Fleets) Update(ctx context.Context, id delivery.FleetID, change func(*delivery.Fleet) error) (*delivery.Fleet, error) {
 	for range updateTries {
 		before, err := l.readFleet(ctx, id)
 		if err != nil {
@@ -223,7 +233,7 @@ type editedFleet struct {
 	unreadable        error  // why the record cannot be read
 }
 
-func (l *core) readFleet(ctx context.Context, id delivery.FleetID) (*editedFleet, error) {
+func (l *Fleets) readFleet(ctx context.Context, id delivery.FleetID) (*editedFleet, error) {
 	field := string(id[:])
 	pipe := l.rdb.Pipeline()
 	version := pipe.HGet(ctx, l.fleetVersionsKey(), field)
@@ -251,8 +261,8 @@ func (l *core) readFleet(ctx context.Context, id delivery.FleetID) (*editedFleet
 
 // readFleetRecord takes a record of this version from the snapshot, or reads it. It may be newer
 // than the version; then the comparison of the versions fails.
-func (l *core) readFleetRecord(ctx context.Context, id delivery.FleetID, version string) (*fleetRecord, error) {
-	s := l.fleets.Load()
+func (l *Fleets) readFleetRecord(ctx context.Context, id delivery.FleetID, version string) (*fleetRecord, error) {
+	s := l.snapshot.Load()
 	if s != nil && s.records[id] != nil && s.records[id].version == version {
 		return s.records[id], nil
 	}
@@ -269,7 +279,7 @@ func fleetNotFound() error {
 }
 
 // writeFleet writes what differs; it is false when the fleet was changed since it was read.
-func (l *core) writeFleet(ctx context.Context, before *editedFleet, after *delivery.Fleet) (bool, error) {
+func (l *Fleets) writeFleet(ctx context.Context, before *editedFleet, after *delivery.Fleet) (bool, error) {
 	record, controls := encodeFleet(after), encodeControls(after)
 	sameRecord := bytes.Equal(record, encodeFleet(&before.Fleet))
 	if sameRecord && string(controls) == before.controls {
@@ -294,7 +304,7 @@ func (l *core) writeFleet(ctx context.Context, before *editedFleet, after *deliv
 }
 
 // Couriers is how many couriers a fleet has said that it has; -1: it never said so.
-func (l Fleets) Couriers(ctx context.Context, id delivery.FleetID) (int, error) {
+func (l *Fleets) Couriers(ctx context.Context, id delivery.FleetID) (int, error) {
 	stored, err := l.rdb.HGet(ctx, l.fleetCouriersKey(), string(id[:])).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return 0, failed("reading a fleet's couriers", err)
@@ -309,7 +319,7 @@ func (l Fleets) Couriers(ctx context.Context, id delivery.FleetID) (int, error) 
 }
 
 // SetCouriers stores how many couriers a fleet has. The last call wins. FLEET_NOT_FOUND.
-func (l Fleets) SetCouriers(ctx context.Context, id delivery.FleetID, couriers int) error {
+func (l *Fleets) SetCouriers(ctx context.Context, id delivery.FleetID, couriers int) error {
 	keys := []string{l.fleetCouriersKey(), l.metaKey(), l.fleetVersionsKey()}
 	_, err := l.runWord(ctx, "set_couriers", refusals{"missing": fleetNotFound()}, keys, id[:], couriers)
 	return err
@@ -319,7 +329,7 @@ func (l Fleets) SetCouriers(ctx context.Context, id delivery.FleetID, couriers i
 // returned. revokeOld ends all earlier ones and every token issued before, within a poll. It may be
 // repeated. FLEET_NOT_FOUND, TOO_MANY_SECRETS; delivery.ErrUnavailable when others rotate it all
 // the time.
-func (l Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHash [32]byte, overlap time.Duration, revokeOld bool) (oldUntil time.Time, err error) {
+func (l *Fleets) RotateSecret(ctx context.Context, id delivery.FleetID, secretHash [32]byte, overlap time.Duration, revokeOld bool) (oldUntil time.Time, err error) {
 	keys := []string{l.fleetSecretsKey(), l.metaKey(), l.revokedKey()}
 	for range updateTries {
 		stored, err := l.rdb.HGet(ctx, l.fleetSecretsKey(), string(id[:])).Result()
@@ -463,7 +473,7 @@ func (g *fleetGuard) refuse(now, until time.Time) error {
 		Message: fmt.Sprintf("the fleet's limit of %d requests a second is used up; wait as Retry-After says", g.rate)}
 }
 
-func (l *core) fleetGuard(id delivery.FleetID) *fleetGuard {
+func (l *Fleets) fleetGuard(id delivery.FleetID) *fleetGuard {
 	if g, there := l.guards.Load(id); there {
 		return g.(*fleetGuard)
 	}
@@ -472,16 +482,16 @@ func (l *core) fleetGuard(id delivery.FleetID) *fleetGuard {
 }
 
 // Admit counts a request of a fleet. RATE_LIMITED with RetryAfter.
-func (l Fleets) Admit(ctx context.Context, f *delivery.Fleet, now time.Time) error {
+func (l *Fleets) Admit(ctx context.Context, f *delivery.Fleet, now time.Time) error {
 	return l.fleetGuard(f.ID).admit(f.RequestsPerSecond, now, l.fleetPermits(ctx, f.ID))
 }
 
 // Charge counts an admitted request as n more. RATE_LIMITED with RetryAfter.
-func (l Fleets) Charge(ctx context.Context, id delivery.FleetID, n int, now time.Time) error {
+func (l *Fleets) Charge(ctx context.Context, id delivery.FleetID, n int, now time.Time) error {
 	return l.fleetGuard(id).charge(n, now, l.fleetPermits(ctx, id))
 }
 
-func (l *core) fleetPermits(ctx context.Context, id delivery.FleetID) takePermits {
+func (l *Fleets) fleetPermits(ctx context.Context, id delivery.FleetID) takePermits {
 	return func(rate, n int) (*redis_rate.Result, error) {
 		limit := redis_rate.Limit{Rate: rate, Burst: fleetBurst * rate, Period: time.Second}
 		bucket := "fleet:" + string(id[:])
@@ -509,7 +519,7 @@ func (l *core) fleetPermits(ctx context.Context, id delivery.FleetID) takePermit
 const permitsAwayFor = 5 * time.Second
 
 // partitionElsewhere is the first partition that is not on the server of the global keys.
-func (l *core) partitionElsewhere(ctx context.Context) (partition, error) {
+func (l *Fleets) partitionElsewhere(ctx context.Context) (partition, error) {
 	own := l.serverOf(ctx, l.global)
 	for _, p := range l.partitions {
 		if l.serverOf(ctx, p) != own {
@@ -519,10 +529,10 @@ func (l *core) partitionElsewhere(ctx context.Context) (partition, error) {
 	return partition{}, fmt.Errorf("permits of a fleet: all partitions are on one server: %w", delivery.ErrUnavailable)
 }
 
-func (l *core) limitedFleetsKey() string { return l.global.prefix + "fleets_limited" }
+func (l *Fleets) limitedFleetsKey() string { return l.global.prefix + "fleets_limited" }
 
-// flushLimitedFleets stores which fleets this process has refused since the last call.
-func (l *core) flushLimitedFleets(ctx context.Context) error {
+// FlushLimited stores which fleets this process has refused for their limit since the last call (Limited).
+func (l *Fleets) FlushLimited(ctx context.Context) error {
 	var values []any
 	l.guards.Range(func(id, guard any) bool {
 		g, fleet := guard.(*fleetGuard), id.(delivery.FleetID)
@@ -543,7 +553,7 @@ func (l *core) flushLimitedFleets(ctx context.Context) error {
 }
 
 // Limited is when each fleet last exceeded its limit, within some seconds.
-func (l Fleets) Limited(ctx context.Context) (map[delivery.FleetID]time.Time, error) {
+func (l *Fleets) Limited(ctx context.Context) (map[delivery.FleetID]time.Time, error) {
 	known, err := l.rdb.HGetAll(ctx, l.limitedFleetsKey()).Result()
 	if err != nil {
 		return nil, failed("reading the fleets over their limit", err)

@@ -51,8 +51,8 @@ func (l *Ledger) spoil(tb testing.TB, key string, id delivery.FleetID, value str
 // spoilRecord makes a fleet's record unreadable, under a version of its own.
 func (l *Ledger) spoilRecord(tb testing.TB, id delivery.FleetID) {
 	tb.Helper()
-	l.spoil(tb, l.fleetsKey(), id, garbage)
-	l.spoil(tb, l.fleetVersionsKey(), id, "1000000")
+	l.spoil(tb, l.Fleets.fleetsKey(), id, garbage)
+	l.spoil(tb, l.Fleets.fleetVersionsKey(), id, "1000000")
 }
 
 // loaded is a fleet as this process has it after a load.
@@ -133,7 +133,7 @@ func TestLoadFleets_AvailabilityReadsAndWritesNoArea(t *testing.T) {
 	before := other.loaded(t, fleets[0].ID)
 	require(t, before != nil && before.Couriers == -1, "%+v", before)
 
-	records := counted.of("hmget " + l.fleetsKey())
+	records := counted.of("hmget " + l.Fleets.fleetsKey())
 	sent, received := serverFigure(t, server, "stats", "total_net_output_bytes"), serverFigure(t, server, "stats", "total_net_input_bytes")
 	const changes = 50
 	for n := range changes {
@@ -144,7 +144,7 @@ func TestLoadFleets_AvailabilityReadsAndWritesNoArea(t *testing.T) {
 	sent = serverFigure(t, server, "stats", "total_net_output_bytes") - sent
 	received = serverFigure(t, server, "stats", "total_net_input_bytes") - received
 
-	equal(t, counted.of("hmget "+l.fleetsKey()), records, "reads of records")
+	equal(t, counted.of("hmget "+l.Fleets.fleetsKey()), records, "reads of records")
 	check(t, other.Fleets.Snapshot().Fleet(fleets[0].ID).Coverage == before.Coverage, "the area was parsed again")
 	areaBytes := len(area.JSON())
 	check(t, sent < areaBytes && received < areaBytes, "%d changes sent %d bytes and received %d; one area has %d", changes, sent, received, areaBytes)
@@ -255,12 +255,12 @@ func TestLoadFleets_UnreadableValuesCloseTheirFleetAlone(t *testing.T) {
 		value  string
 		closed func(f *delivery.Fleet) bool
 	}{
-		"controls":                   {l.fleetControlsKey(), garbage, func(f *delivery.Fleet) bool { return f.Disabled }},
-		"controls of another format": {l.fleetControlsKey(), "\x7f", func(f *delivery.Fleet) bool { return f.Disabled }},
-		"no controls":                {l.fleetControlsKey(), "", func(f *delivery.Fleet) bool { return f.Disabled }},
-		"couriers":                   {l.fleetCouriersKey(), garbage, func(f *delivery.Fleet) bool { return f.Couriers == 0 }},
-		"couriers below none":        {l.fleetCouriersKey(), "-7", func(f *delivery.Fleet) bool { return f.Couriers == 0 }},
-		"client secrets": {l.fleetSecretsKey(), garbage, func(f *delivery.Fleet) bool {
+		"controls":                   {l.Fleets.fleetControlsKey(), garbage, func(f *delivery.Fleet) bool { return f.Disabled }},
+		"controls of another format": {l.Fleets.fleetControlsKey(), "\x7f", func(f *delivery.Fleet) bool { return f.Disabled }},
+		"no controls":                {l.Fleets.fleetControlsKey(), "", func(f *delivery.Fleet) bool { return f.Disabled }},
+		"couriers":                   {l.Fleets.fleetCouriersKey(), garbage, func(f *delivery.Fleet) bool { return f.Couriers == 0 }},
+		"couriers below none":        {l.Fleets.fleetCouriersKey(), "-7", func(f *delivery.Fleet) bool { return f.Couriers == 0 }},
+		"client secrets": {l.Fleets.fleetSecretsKey(), garbage, func(f *delivery.Fleet) bool {
 			return !l.Fleets.VerifySecret(f.ID, testHash, time.Now())
 		}},
 	} {
@@ -277,15 +277,15 @@ func TestLoadFleets_UnreadableValuesCloseTheirFleetAlone(t *testing.T) {
 	}
 
 	// What cannot be read is replaced by what is set.
-	l.spoil(t, l.fleetControlsKey(), bad.ID, garbage)
-	l.spoil(t, l.fleetSecretsKey(), bad.ID, garbage)
+	l.spoil(t, l.Fleets.fleetControlsKey(), bad.ID, garbage)
+	l.spoil(t, l.Fleets.fleetSecretsKey(), bad.ID, garbage)
 	get(l.Fleets.Update(t.Context(), bad.ID, func(f *delivery.Fleet) error { f.Disabled = false; return nil }))(t)
 	check(t, errOf(l.Fleets.RotateSecret(t.Context(), bad.ID, [32]byte{9}, 0, false)) != nil, "secrets that cannot be read were kept")
 	get(l.Fleets.RotateSecret(t.Context(), bad.ID, [32]byte{9}, 0, true))(t)
 	must(t, l.Fleets.SetCouriers(t.Context(), bad.ID, 2))
 	check(t, l.loaded(t, bad.ID).Available() && l.Fleets.VerifySecret(bad.ID, [32]byte{9}, time.Now()), "not repaired")
-	l.spoil(t, l.fleetVersionsKey(), delivery.FleetID{}, "7")
-	must(t, l.rdb.HSet(t.Context(), l.fleetVersionsKey(), "short", "7").Err())
+	l.spoil(t, l.Fleets.fleetVersionsKey(), delivery.FleetID{}, "7")
+	must(t, l.rdb.HSet(t.Context(), l.Fleets.fleetVersionsKey(), "short", "7").Err())
 	must(t, l.rdb.HIncrBy(t.Context(), l.metaKey(), "fleets", 1).Err())
 	check(t, l.loaded(t, good.ID).Available(), "a fleet under no id closes another")
 }
@@ -294,8 +294,8 @@ func TestLoadFleets_UnreadableValuesCloseTheirFleetAlone(t *testing.T) {
 func TestLoadFleets_ControlsAndRevocationsHoldWhenAreasCannotBeFetched(t *testing.T) {
 	l := openTest(t)
 	f := newFleet(t, l)
-	must(t, l.rdb.Rename(t.Context(), l.fleetsKey(), "{sg}away").Err())
-	must(t, l.rdb.Set(t.Context(), l.fleetsKey(), "no hash", 0).Err())
+	must(t, l.rdb.Rename(t.Context(), l.Fleets.fleetsKey(), "{sg}away").Err())
+	must(t, l.rdb.Set(t.Context(), l.Fleets.fleetsKey(), "no hash", 0).Err())
 	late := l.newFleetControls(t)
 	get(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Suspended = true; return nil }))(t)
 	get(l.Fleets.RotateSecret(t.Context(), f.ID, [32]byte{9}, 0, true))(t)
@@ -308,8 +308,8 @@ func TestLoadFleets_ControlsAndRevocationsHoldWhenAreasCannotBeFetched(t *testin
 	check(t, s.Fleet(late).Suspended, "a fleet of unknown area takes orders")
 	equal(t, l.Fleets.Unreadable(), 1, "fleets that cannot be read")
 
-	must(t, l.rdb.Rename(t.Context(), "{sg}away", l.fleetsKey()).Err())
-	must(t, l.rdb.HSet(t.Context(), l.fleetsKey(), string(late[:]), encodeFleet(f)).Err())
+	must(t, l.rdb.Rename(t.Context(), "{sg}away", l.Fleets.fleetsKey()).Err())
+	must(t, l.rdb.HSet(t.Context(), l.Fleets.fleetsKey(), string(late[:]), encodeFleet(f)).Err())
 	check(t, l.loaded(t, late).Available(), "the area was not fetched again")
 	equal(t, l.Fleets.Unreadable(), 0, "fleets that cannot be read")
 }
@@ -341,7 +341,7 @@ func (h *holdReads) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 func TestRefresh_DoesNotWaitForRecords(t *testing.T) {
 	l := openTest(t)
 	f := newFleet(t, l)
-	hold := &holdReads{key: l.fleetsKey(), began: make(chan struct{}, 10), released: make(chan struct{})}
+	hold := &holdReads{key: l.Fleets.fleetsKey(), began: make(chan struct{}, 10), released: make(chan struct{})}
 	l.rdb.AddHook(hold)
 	large := l.newFleetOf(t, "Large", f.Coverage)
 	must(t, l.Fleets.Refresh(t.Context()))
@@ -358,10 +358,10 @@ func TestRefresh_DoesNotWaitForRecords(t *testing.T) {
 func (l *Ledger) newFleetControls(tb testing.TB) delivery.FleetID {
 	tb.Helper()
 	id := delivery.NewFleetID()
-	l.spoil(tb, l.fleetControlsKey(), id, string(encodeControls(new(delivery.Fleet))))
+	l.spoil(tb, l.Fleets.fleetControlsKey(), id, string(encodeControls(new(delivery.Fleet))))
 	secrets := fleetSecrets{current: string(testHash[:])}
-	l.spoil(tb, l.fleetSecretsKey(), id, string(encodeSecrets(&secrets)))
-	l.spoil(tb, l.fleetVersionsKey(), id, "5")
+	l.spoil(tb, l.Fleets.fleetSecretsKey(), id, string(encodeSecrets(&secrets)))
+	l.spoil(tb, l.Fleets.fleetVersionsKey(), id, "5")
 
 	return id
 }
@@ -374,12 +374,12 @@ func TestLoadFleets_EachPartThatCannotBeFetchedStaysAsItWas(t *testing.T) {
 		must(t, l.rdb.Set(t.Context(), "{sg}"+broken, "no hash", 0).Err())
 		must(t, l.rdb.ZAdd(t.Context(), l.revokedKey(), redis.Z{Score: 7, Member: string(f.ID[:])}).Err())
 		must(t, l.rdb.HIncrBy(t.Context(), l.metaKey(), "fleets", 1).Err())
-		age := l.fleetsLoaded.Load()
+		age := l.Fleets.loaded.Load()
 		check(t, l.Fleets.Load(t.Context()) != nil, "%s: no error", broken)
 		got := l.Fleets.Snapshot().Fleet(f.ID)
 		check(t, got.Available() && l.Fleets.VerifySecret(f.ID, testHash, time.Now()), "%s: the fleet is %+v", broken, got)
 		equal(t, l.Fleets.Snapshot().NotBefore(f.ID), 7, broken+": good from")
-		check(t, l.fleetsLoaded.Load() == age, "%s: counts as up to date", broken)
+		check(t, l.Fleets.loaded.Load() == age, "%s: counts as up to date", broken)
 	}
 }
 
@@ -531,7 +531,7 @@ func TestLoadFleets_ARecordThatNeverArrivesKeepsNoOtherUnread(t *testing.T) {
 
 		// The smallest id is the first of those that have failed equally often.
 		never := slices.MinFunc(ids, func(a, b delivery.FleetID) int { return bytes.Compare(a[:], b[:]) })
-		l.rdb.AddHook(&failReads{key: l.fleetsKey(), never: string(never[:]), groups: groups})
+		l.rdb.AddHook(&failReads{key: l.Fleets.fleetsKey(), never: string(never[:]), groups: groups})
 
 		for range 3 * len(ids) {
 			check(t, l.Fleets.Load(t.Context()) != nil, "a record that does not arrive is no error")

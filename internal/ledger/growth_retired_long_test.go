@@ -198,7 +198,7 @@ func (s *idsEnv) pollSome(b *testing.B) float64 {
 	calls := make([]call, idSample)
 	for i := range calls {
 		c := s.nextCreation(s.vendors, int(s.next.Load())-i)
-		s.prepareCreation(s.partitions[0], c)
+		s.Orders.prepareCreation(s.partitions[0], c)
 		calls[i] = call{keys: []string{s.partitions[0].windows(EndpointOrderStatus, c.Account), s.partitions[0].order(c.order.ID.Digest())},
 			args: []any{c.Account[:], dayOf(c.order.ID), delivery.PollInterval.Microseconds()}}
 	}

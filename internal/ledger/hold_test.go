@@ -119,10 +119,10 @@ func TestResume_GoesOnFromTheHold(t *testing.T) {
 	hold := get(s.Backup.Hold(t.Context(), "b1", time.Now()))(t)
 	s.create(t, "after")
 	settleForAll(t, s.Ledger)
-	must(t, s.rdb.Set(t.Context(), s.sessionKey("somebody's"), "x", 0).Err())
+	must(t, s.rdb.Set(t.Context(), s.Sessions.sessionKey("somebody's"), "x", 0).Err())
 
 	done := get(s.Backup.Resume(t.Context(), "b1", hold))(t)
-	equal(t, get(s.rdb.Exists(t.Context(), s.sessionKey("somebody's")).Result())(t), 0, "sessions afterwards")
+	equal(t, get(s.rdb.Exists(t.Context(), s.Sessions.sessionKey("somebody's")).Result())(t), 0, "sessions afterwards")
 	check(t, !done.Before && done.Sessions == 1 && done.Streams >= 3, "%+v", done)
 	equal(t, settleAll(t, s.Ledger, RoleExport), 1, "events are exported again, 1 came after the hold")
 	again := get(s.Backup.Resume(t.Context(), "b1", hold))(t)

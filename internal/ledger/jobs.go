@@ -39,7 +39,7 @@ const (
 // script (decisions, "Private APIs"). It returns the order's status as it was. ORDER_NOT_FOUND, also for another
 // fleet's; ORDER_ENDED with Status, except for the first Delivered; JOB_NOT_AVAILABLE with Status
 // for an acceptance or swap; JOB_TAKEN with Courier; TOO_MANY_REPORTS.
-func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (delivery.Status, error) {
+func (l *Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (delivery.Status, error) {
 	r, ok := l.partitionOfOrder(u.Order)
 	if !ok {
 		return 0, orderNotFound()
@@ -110,7 +110,7 @@ const positionsAtOnce = 200
 
 // ReportLocations keeps the newest position of each order. ignored counts positions
 // that are older, or of orders that are unknown, ended or another fleet's.
-func (l Orders) ReportLocations(ctx context.Context, fleet delivery.FleetID, positions []Position, now time.Time) (ignored int, err error) {
+func (l *Orders) ReportLocations(ctx context.Context, fleet delivery.FleetID, positions []Position, now time.Time) (ignored int, err error) {
 	var calls []call
 	open := make(map[int]int) // by partition, the call that takes more; begins with 1
 	for _, p := range positions {
@@ -170,11 +170,6 @@ func parseJobCursor(text string) (jobCursor, error) {
 	return jobCursor{}, invalidCursor()
 }
 
-func invalidCursor() error {
-	return &delivery.Error{Code: delivery.CodeValidationFailed, Message: "cursor is not one that a listing returned",
-		Fields: []delivery.FieldError{{Field: "cursor", Message: "must be a cursor from an earlier answer"}}}
-}
-
 func (c jobCursor) String() string {
 	return fmt.Sprintf("%d.%d.%x", c.partition, c.score, c.member)
 }
@@ -183,7 +178,7 @@ func (c jobCursor) String() string {
 // partition and age. next is empty at the end. An order that changes between pages
 // appears at most once in each status. With ErrIncomplete the orders are those of the partitions that
 // answer, and next is valid.
-func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, cursor string, limit int) (orders []*delivery.Order, next string, err error) {
+func (l *Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, cursor string, limit int) (orders []*delivery.Order, next string, err error) {
 	ids, next, incomplete := l.JobIDs(ctx, fleet, status, cursor, limit)
 	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
 		return nil, "", incomplete
@@ -203,7 +198,7 @@ func (l Orders) Jobs(ctx context.Context, fleet delivery.FleetID, status deliver
 //
 // A partition that does not answer is left out, and the error of the page on which its jobs would
 // have been is ErrIncomplete: ids and next are valid beside it.
-func (l Orders) JobIDs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, cursor string, limit int) (ids []delivery.OrderID, next string, err error) {
+func (l *Orders) JobIDs(ctx context.Context, fleet delivery.FleetID, status delivery.Status, cursor string, limit int) (ids []delivery.OrderID, next string, err error) {
 	after, err := parseJobCursor(cursor)
 	if err != nil {
 		return nil, "", err
@@ -259,7 +254,7 @@ func (l Orders) JobIDs(ctx context.Context, fleet delivery.FleetID, status deliv
 // ReadJobs reads the orders that JobIDs found. Orders that have left the status since are
 // left out, and those that cannot be read, which is logged. With ErrIncomplete the orders lack those of
 // partitions that do not answer.
-func (l Orders) ReadJobs(ctx context.Context, ids []delivery.OrderID, status delivery.Status) ([]*delivery.Order, error) {
+func (l *Orders) ReadJobs(ctx context.Context, ids []delivery.OrderID, status delivery.Status) ([]*delivery.Order, error) {
 	orders, unreadable, err := l.GetReadable(ctx, ids)
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		return nil, err
@@ -294,7 +289,7 @@ func (r jobRange) page(offset, count int) *redis.ZRangeBy {
 // jobsIn reads at most limit jobs of each range. All ranges are read in one round trip. Only
 // one that has more than limit jobs of the cursor's millisecond needs others. errs has why a range
 // could not be read; nothing of it is in found.
-func (l *core) jobsIn(ctx context.Context, ranges []jobRange, limit int) (found [][]redis.Z, errs []error) {
+func (l *Orders) jobsIn(ctx context.Context, ranges []jobRange, limit int) (found [][]redis.Z, errs []error) {
 	pages, errs := pipelinedEach(ctx, l.rdb, "listing jobs", ranges, func(pipe redis.Pipeliner, r jobRange) func() []redis.Z {
 		if r.isEmpty {
 			return nil
@@ -314,7 +309,7 @@ func (l *core) jobsIn(ctx context.Context, ranges []jobRange, limit int) (found 
 
 // jobsAfter returns at most limit jobs of a range. page is the first page from the cursor's
 // millisecond on, so it repeats jobs that earlier pages had.
-func (l *core) jobsAfter(ctx context.Context, r jobRange, page []redis.Z, limit int) (found []redis.Z, err error) {
+func (l *Orders) jobsAfter(ctx context.Context, r jobRange, page []redis.Z, limit int) (found []redis.Z, err error) {
 	for offset := 0; ; {
 		for _, z := range page {
 			wasListed := int64(z.Score) == r.after.score && z.Member.(string) <= r.after.member

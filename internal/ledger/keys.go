@@ -177,3 +177,13 @@ func hashSlot(tag string) uint16 {
 
 	return crc % clusterSlots
 }
+
+// sessionsPrefix begins the keys of sessions, and those of their limits behind redis_rate's own prefix.
+// Only reporting's user of Redis has a right to such keys: a session that the gateway or the worker
+// could write would speak for any person.
+const sessionsPrefix = "sessions:"
+
+const booksPrefix = "books:"
+
+// revokedKey is a sorted set: from which second on the tokens of an account or a fleet are good.
+func (l *core) revokedKey() string { return l.global.prefix + "revoked" }

@@ -84,93 +84,104 @@ type CallObserver func(ctx context.Context, began time.Time, err error)
 // Ledger is the connection to Redis. It is safe for concurrent use.
 type Ledger struct {
 	*core
-	Orders    Orders
-	Lifecycle Lifecycle
-	Ownership Ownership
-	Limits    Limits
-	Accounts  Accounts
-	Fleets    Fleets
-	Stores    Stores
-	Webhooks  Webhooks
-	Streams   Streams
-	Sessions  Sessions
-	Monitor   Monitor
-	Backup    Backup
-	Erasure   Erasure
-	Audit     Audit
-	Books     Books
+	Orders    *Orders
+	Lifecycle *Lifecycle
+	Ownership *Ownership
+	Limits    *Limits
+	Accounts  *Accounts
+	Fleets    *Fleets
+	Stores    *Stores
+	Webhooks  *Webhooks
+	Streams   *Streams
+	Sessions  *Sessions
+	Monitor   *Monitor
+	Backup    *Backup
+	Erasure   *Erasure
+	Audit     *Audit
+	Books     *Books
 }
 
 // The consumers' calls.
 type (
 	// Orders creates, reads and cancels orders, and takes couriers' reports.
-	Orders struct{ *core }
+	Orders struct {
+		*core
+		limits *Limits
+	}
+
 	// Lifecycle retires orders and trims streams.
-	Lifecycle struct{ *core }
-	// Limits counts the requests and logins of vendors.
-	Limits struct{ *core }
-	// Accounts are the vendors' accounts.
-	Accounts struct{ *core }
-	// Fleets are the courier fleets and their limits.
-	Fleets struct{ *core }
+	Lifecycle struct {
+		*core
+		orders *Orders
+	}
+
 	// Stores are the vendors' branches.
-	Stores struct{ *core }
+	Stores struct {
+		*core
+		limits *Limits
+	}
+
 	// Webhooks are the vendors' endpoints, their attempts and replays.
-	Webhooks struct{ *core }
+	Webhooks struct {
+		*core
+		accounts *Accounts
+		orders   *Orders
+
+		// maxWaiting and unsentPause are the constants mostWaiting and unsentPause. Tests lower them.
+		maxWaiting  int
+		unsentPause time.Duration
+	}
+
 	// Streams reads the streams of events and updates by consumer group.
 	Streams struct{ *core }
+
 	// Sessions are the panel's.
 	Sessions struct{ *core }
+
 	// Monitor is what operators watch.
 	Monitor struct{ *core }
+
 	// Backup copies Redis, and makes a restored copy fit to go on.
-	Backup struct{ *core }
+	Backup struct {
+		*core
+		accounts *Accounts
+		sessions *Sessions
+	}
+
 	// Erasure drops recipients' data on request.
 	Erasure struct{ *core }
-	// Audit notes who did what.
-	Audit struct{ *core }
 )
 
+// core is the connection to Redis, on which the calls of all consumers stand.
 type core struct {
-	rdb         redis.UniversalClient // everything but what the other two do
-	calls       redis.UniversalClient // single scripts, in pipelines if so configured
-	readers     redis.UniversalClient // blocking reads, so that they never starve requests of connections
-	cluster     bool
-	replicas    int // Config.Replicas
-	env         string
-	id          string // of this ledger, see Ledger.ID
-	partitions  []partition
-	global      partition
-	library     *library
-	loading     singleflight.Group // of the library
-	secrets     SecretKeys
-	rates       *redis_rate.Limiter
-	fleets      atomic.Pointer[FleetSnapshot]
-	guards      sync.Map     // *fleetGuard by FleetID, of fleets that there are
-	permitsAway atomic.Int64 // until when fleets' permits are taken elsewhere, Unix ns
-	logins      logins
-	refused     refusedRequests
-	mostWaiting int           // mostWaiting; tests lower it
-	unsentPause time.Duration // unsentPause; tests lower it
-	now         func() time.Time
-	clockKey    string       // Config.ClockKey
-	ahead       atomic.Int64 // this process's clock of Redis's, ns
-	activity    *activityCounts
-	notedMu     sync.Mutex
-	noted       map[string]time.Time // when AppendUnless noted what
-	log         *slog.Logger
+	rdb     redis.UniversalClient // everything but what the other two do
+	calls   redis.UniversalClient // single scripts, in pipelines if so configured
+	readers redis.UniversalClient // blocking reads, so that they never starve requests of connections
+	cluster bool
+	rates   *redis_rate.Limiter
+
+	library *library
+	loading singleflight.Group // of the library
+
+	// What is fixed at the first start.
+	env        string
+	id         string // see Ledger.ID
+	partitions []partition
+	global     partition
+
+	replicas int // Config.Replicas
+	secrets  SecretKeys
+	log      *slog.Logger
+
+	now      func() time.Time
+	clockKey string       // Config.ClockKey
+	ahead    atomic.Int64 // by how much this process's clock is ahead of Redis's, ns
 
 	// silent has, by address of a master, the end of its last question that was given up (isSilent).
 	silent sync.Map
 
 	// unreadableRecords has the keys of the stores and orders that are logged as unreadable.
 	unreadableRecords sync.Map
-
-	// How fleets gets replaced. fleetsLoaded is the beginning of the last load of their small
-	// values that succeeded.
-	publishing              sync.Mutex
-	valueLoads, recordLoads sharedCalls
-	fleetsLoaded            atomic.Pointer[time.Time]
 }
 
 // Open connects. Try again after delivery.ErrUnavailable, but not after ErrTLS, ErrEvicts or ErrNoLimit.
@@ -188,8 +199,15 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	}
 
 	env := cfg.Environment[0] // p or s, in every key
-	c := &core{env: cfg.Environment, secrets: cfg.Secrets, log: cfg.Log, now: cfg.Now, clockKey: cfg.ClockKey, replicas: cfg.Replicas, activity: newActivityCounts(), mostWaiting: mostWaiting, unsentPause: unsentPause}
-	l := &Ledger{c, Orders{c}, Lifecycle{c}, Ownership{c}, Limits{c}, Accounts{c}, Fleets{c}, Stores{c}, Webhooks{c}, Streams{c}, Sessions{c}, Monitor{c}, Backup{c}, Erasure{c}, Audit{c}, Books{c}}
+	c := &core{
+		env:      cfg.Environment,
+		replicas: cfg.Replicas,
+		secrets:  cfg.Secrets,
+		log:      cfg.Log,
+		now:      cfg.Now,
+		clockKey: cfg.ClockKey,
+	}
+	l := assemble(c)
 	if l.now == nil {
 		l.now = time.Now
 	}
@@ -224,6 +242,33 @@ func open(ctx context.Context, cfg Config) (*Ledger, error) {
 	l.rates = redis_rate.NewLimiter(l.rdb)
 
 	return l, nil
+}
+
+// assemble gives each consumer its calls.
+func assemble(c *core) *Ledger {
+	limits := &Limits{core: c, activity: newActivityCounts()}
+	accounts := &Accounts{core: c, limits: limits}
+	orders := &Orders{core: c, limits: limits}
+	sessions := &Sessions{core: c}
+
+	return &Ledger{
+		core:      c,
+		Orders:    orders,
+		Lifecycle: &Lifecycle{core: c, orders: orders},
+		Ownership: &Ownership{core: c, limits: limits},
+		Limits:    limits,
+		Accounts:  accounts,
+		Fleets:    &Fleets{core: c},
+		Stores:    &Stores{core: c, limits: limits},
+		Webhooks:  &Webhooks{core: c, accounts: accounts, orders: orders, maxWaiting: mostWaiting, unsentPause: unsentPause},
+		Streams:   &Streams{core: c},
+		Sessions:  sessions,
+		Monitor:   &Monitor{core: c},
+		Backup:    &Backup{core: c, accounts: accounts, sessions: sessions},
+		Erasure:   &Erasure{core: c},
+		Audit:     &Audit{core: c},
+		Books:     &Books{core: c},
+	}
 }
 
 // ledgerFormat is the form of keys and records, which a ledger is made with.
@@ -345,7 +390,7 @@ func (l *Ledger) Ping(ctx context.Context) error {
 
 // ServerTime is Redis's clock, in a cluster that of a master that answers. It also learns how far this
 // process's clock is ahead of it (Clock).
-func (l Lifecycle) ServerTime(ctx context.Context) (time.Time, error) {
+func (l *core) ServerTime(ctx context.Context) (time.Time, error) {
 	sent := l.now()
 	server, err := l.serverTime(ctx)
 	if err != nil {
@@ -415,7 +460,7 @@ func ahead(sent, answered, server time.Time) time.Duration {
 
 // ClockAhead is by how much this process's clock is ahead of Redis's, as it was last compared
 // (ServerTime, Fleets.Load); 0 for a difference that the way there may have made.
-func (l Lifecycle) ClockAhead() time.Duration { return time.Duration(l.ahead.Load()) }
+func (l *core) ClockAhead() time.Duration { return time.Duration(l.ahead.Load()) }
 
 // Clock is Redis's time at an instant of this process's clock. Replicas whose clocks differ agree on
 // it, so that none makes orders that have timed out already. Fleets.Refresh and ServerTime learn it.

@@ -185,7 +185,7 @@ func newStore(tb testing.TB, l *Ledger, account delivery.AccountID, fleet *deliv
 // countCall sends a composed call of a script that counts.
 func (l *Ledger) countCall(ctx context.Context, c *scriptCall, account delivery.AccountID) (countingReply, error) {
 	reply, err := l.send(ctx, c)
-	return l.counted(account, EndpointOrders, time.Now(), reply, err)
+	return l.Limits.counted(account, EndpointOrders, time.Now(), reply, err)
 }
 
 // untilRefused repeats a call, of which it gives the number from 0, until it is RATE_LIMITED. At least burst calls must

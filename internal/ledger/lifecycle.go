@@ -24,7 +24,7 @@ const firstTimerAfter = 15 * time.Minute
 // Trim drops entries that every group has settled: couriers' updates and attempts
 // that go on at once, others, which replays read, once they are older than keep. It
 // drops nothing while a required group is missing. It returns how many it dropped.
-func (l Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) (int64, error) {
+func (l *Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) (int64, error) {
 	r := l.partitions[partition]
 	total := int64(0)
 	for _, kind := range []byte{kindEvents, kindUpdates, kindOutcomes, kindTries, kindAudit} {
@@ -58,7 +58,7 @@ const trimmedAtOnce = 5000
 
 // trimStream drops a stream's entries before an id, and returns how many. After an error some may be
 // gone.
-func (l *core) trimStream(ctx context.Context, key, floor string) (int64, error) {
+func (l *Lifecycle) trimStream(ctx context.Context, key, floor string) (int64, error) {
 	total, dropped := int64(0), int64(trimmedAtOnce)
 	for mayHaveMore(dropped) { // whole nodes
 		var err error
@@ -75,7 +75,7 @@ func (l *core) trimStream(ctx context.Context, key, floor string) (int64, error)
 }
 
 // trimStreams is trimStream for many streams, most of which have little or nothing to drop.
-func (l *core) trimStreams(ctx context.Context, keys []string, floor string) (int64, error) {
+func (l *Lifecycle) trimStreams(ctx context.Context, keys []string, floor string) (int64, error) {
 	const what = "trimming accounts' events"
 	total := int64(0)
 	wholeNodes, err := pipelined(ctx, l.rdb, what, keys, func(pipe redis.Pipeliner, key string) func() int64 {
@@ -117,7 +117,7 @@ const accountEventsKept = 25 * time.Hour
 // returns how many entries. Each event that an account gets does the same, and its stream expires
 // 25 to 26 hours after the last one; but an account that has become quiet keeps until then what it had. It
 // sends two commands for each account, so it is for a Redis that needs room.
-func (l Lifecycle) TrimAccounts(ctx context.Context, partition int) (int64, error) {
+func (l *Lifecycle) TrimAccounts(ctx context.Context, partition int) (int64, error) {
 	r := l.partitions[partition]
 	floor := fmt.Sprintf("%d-0", l.Now().Add(-accountEventsKept).UnixMilli())
 	total := int64(0)
@@ -148,7 +148,7 @@ type Kept struct {
 // Kept counts the orders of several partitions, in their order. After an error those that could not be
 // read are zero. It asks for each hour's list by itself, so that nothing holds Redis up for longer
 // when orders are kept for long. Replicas do not confirm the answer, which decides nothing.
-func (l Lifecycle) Kept(ctx context.Context, partitions []int) ([]Kept, error) {
+func (l *Lifecycle) Kept(ctx context.Context, partitions []int) ([]Kept, error) {
 	ctx = unconfirmed(ctx)
 	type found struct {
 		live  int64
@@ -200,7 +200,7 @@ func (l Lifecycle) Kept(ctx context.Context, partitions []int) ([]Kept, error) {
 // settledUntil is the time up to which every group has settled every entry of a stream: now when none
 // is left, zero when that is not known. now is Redis's time from before the call, because what comes
 // later is not settled.
-func (l *core) settledUntil(ctx context.Context, key string, now time.Time) (time.Time, error) {
+func (l *Lifecycle) settledUntil(ctx context.Context, key string, now time.Time) (time.Time, error) {
 	floor, unsettled, err := l.floor(ctx, key)
 	if err != nil || floor == "" {
 		return time.Time{}, err
@@ -221,7 +221,7 @@ func (l *core) settledUntil(ctx context.Context, key string, now time.Time) (tim
 // Retire removes at most limit orders that ended before a time, whose events all groups have
 // settled; their external ids stay. The age of an undecided report moves that time back, so that an
 // acknowledged Delivered finds its order. It returns how many it settled.
-func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.Time, limit int) (int, error) {
+func (l *Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.Time, limit int) (int, error) {
 	r := l.partitions[partition]
 	now, err := l.timeOf(ctx, r)
 	if err != nil {
@@ -268,7 +268,7 @@ func (l Lifecycle) Retire(ctx context.Context, partition int, endedBefore time.T
 }
 
 // endedHours lists the hours from one on that were over before a time, ms, and in which orders ended.
-func (l *core) endedHours(ctx context.Context, r partition, from, bound int64) ([]string, error) {
+func (l *Lifecycle) endedHours(ctx context.Context, r partition, from, bound int64) ([]string, error) {
 	hours, err := l.rdb.ZRangeByScore(ctx, r.key(kindEndedHours), &redis.ZRangeBy{
 		Min: strconv.FormatInt(from, 10), Max: strconv.FormatInt(bound/time.Hour.Milliseconds()-1, 10)}).Result()
 	return hours, failed("reading ended orders", err)
@@ -281,7 +281,7 @@ const retireBatch = 32
 // and returns how many it has looked at; 0: no more are left. It keeps how far it has got. An order
 // that is listed twice is shrunk once. After its end only the head of an order is written, and the
 // script takes that as it is. Orders that cannot be read stay as they are.
-func (l Lifecycle) Shrink(ctx context.Context, partition int, endedBefore time.Time) (int, error) {
+func (l *Lifecycle) Shrink(ctx context.Context, partition int, endedBefore time.Time) (int, error) {
 	r := l.partitions[partition]
 	position, err := l.rdb.Get(ctx, r.key(kindShrunk)).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -309,7 +309,7 @@ func (l Lifecycle) Shrink(ctx context.Context, partition int, endedBefore time.T
 			continue
 		}
 
-		orders, _, err := Orders(l).GetReadable(ctx, r.ordersOf(members))
+		orders, _, err := l.orders.GetReadable(ctx, r.ordersOf(members))
 		if err != nil {
 			return 0, err
 		}
@@ -329,62 +329,6 @@ func (l Lifecycle) Shrink(ctx context.Context, partition int, endedBefore time.T
 	return 0, nil
 }
 
-func (l *core) eachStream(role Role, do func(p partition, key string) error) error {
-	for _, p := range l.partitions {
-		for _, kind := range roleStreams[role] {
-			if err := do(p, p.key(kind)); err != nil {
-				return fmt.Errorf("streams of group %s: %w", role, err)
-			}
-		}
-	}
-	return nil
-}
-
-// groupsOf lists a stream's groups; the stream may not exist.
-func (l *core) groupsOf(ctx context.Context, key string) (groups []redis.XInfoGroup, there bool, err error) {
-	groups, err = l.rdb.XInfoGroups(ctx, key).Result()
-	if redis.HasErrorPrefix(err, "no such key") {
-		return nil, false, nil
-	}
-	return groups, err == nil, failed("reading groups", err)
-}
-
-// groupOf is a role's group; a missing one has read nothing.
-func groupOf(groups []redis.XInfoGroup, role Role) (group redis.XInfoGroup, found bool) {
-	for _, g := range groups {
-		if g.Name == string(role) {
-			return g, true
-		}
-	}
-	return redis.XInfoGroup{Name: string(role), LastDeliveredID: "0-0", Lag: -1}, false
-}
-
-// oldestPending is the first pending entry of a group; empty: none.
-func (l *core) oldestPending(ctx context.Context, key string, g redis.XInfoGroup) (string, error) {
-	if g.Pending == 0 {
-		return "", nil
-	}
-
-	pending, err := l.rdb.XPending(ctx, key, g.Name).Result()
-	if err != nil {
-		return "", failed("reading pending entries", err)
-	}
-	return pending.Lower, nil
-}
-
-// firstUnsettled is the first entry that a group has yet to settle; empty: there is none.
-func (l *core) firstUnsettled(ctx context.Context, key string, g redis.XInfoGroup) (string, error) {
-	pending, err := l.oldestPending(ctx, key, g)
-	if err != nil || pending != "" {
-		return pending, err
-	}
-	next, err := l.rdb.XRangeN(ctx, key, "("+g.LastDeliveredID, "+", 1).Result()
-	if err != nil || len(next) == 0 {
-		return "", failure(err)
-	}
-	return next[0].ID, nil
-}
-
 // Lag is how far a role is behind.
 type Lag struct {
 	Entries int64     // unread or unsettled
@@ -393,7 +337,7 @@ type Lag struct {
 
 // Lag sums up all partitions. A missing group lags behind by everything. With ErrIncomplete the sums
 // lack those of partitions that do not answer.
-func (l Streams) Lag(ctx context.Context, role Role) (Lag, error) {
+func (l *Streams) Lag(ctx context.Context, role Role) (Lag, error) {
 	var streams []*laggingStream
 	for _, p := range l.partitions {
 		for _, kind := range roleStreams[role] {
@@ -474,25 +418,11 @@ func (s *laggingStream) findFirst(ctx context.Context, pipe redis.Pipeliner) fun
 	}
 }
 
-// unread is how many entries of a stream a group has yet to read.
-func (l *core) unread(ctx context.Context, key string, g *redis.XInfoGroup) (int64, error) {
-	if g.Lag >= 0 {
-		return g.Lag, nil
-	}
-	return l.countBetween(ctx, key, g.LastDeliveredID, "+") // Redis does not know it
-}
-
-// countBetween counts the entries of a stream after one id, up to another.
-func (l *core) countBetween(ctx context.Context, key, after, last string) (n int64, err error) {
-	err = l.eachPage(ctx, key, "("+after, last, func(page []redis.XMessage) error { n += int64(len(page)); return nil })
-	return n, err
-}
-
 // Mark is how far the streams of a role have been written, by stream.
 type Mark map[string]string
 
 // Mark is the present end of a role's streams.
-func (l Streams) Mark(ctx context.Context, role Role) (Mark, error) {
+func (l *Streams) Mark(ctx context.Context, role Role) (Mark, error) {
 	mark := make(Mark)
 	err := l.eachStream(role, func(_ partition, key string) error {
 		info, err := l.rdb.XInfoStream(ctx, key).Result()
@@ -510,7 +440,7 @@ func (l Streams) Mark(ctx context.Context, role Role) (Mark, error) {
 }
 
 // Passed reports whether a role has settled all up to a mark, whatever the clocks say.
-func (l Streams) Passed(ctx context.Context, role Role, mark Mark) (bool, error) {
+func (l *Streams) Passed(ctx context.Context, role Role, mark Mark) (bool, error) {
 	for key, last := range mark {
 		groups, _, err := l.groupsOf(ctx, key)
 		group, found := groupOf(groups, role)
@@ -526,75 +456,8 @@ func (l Streams) Passed(ctx context.Context, role Role, mark Mark) (bool, error)
 	return true, nil
 }
 
-// floor is the oldest id that some group needs, or the last that all have read; empty
-// when a required group is missing. unsettled: some group has pending entries.
-func (l *core) floor(ctx context.Context, key string) (floor string, unsettled bool, err error) {
-	groups, _, err := l.groupsOf(ctx, key)
-	if err != nil {
-		return "", false, err
-	}
-
-	for _, role := range requiredRoles(key) {
-		if _, found := groupOf(groups, role); !found {
-			return "", false, nil
-		}
-	}
-
-	for _, g := range groups {
-		if holdExpired(g.Name, l.Now()) {
-			continue
-		}
-
-		pending, err := l.oldestPending(ctx, key, g)
-		if err != nil {
-			return "", false, err
-		}
-
-		unsettled = unsettled || pending != ""
-		if needs := cmp.Or(pending, g.LastDeliveredID); floor == "" || streamIDLess(needs, floor) {
-			floor = needs
-		}
-	}
-
-	return floor, unsettled, nil
-}
-
-func streamIDLess(a, b string) bool { return compareStreamIDs(a, b) < 0 }
-
-func compareStreamIDs(a, b string) int {
-	am, as := splitStreamID(a)
-	bm, bs := splitStreamID(b)
-	return cmp.Or(cmp.Compare(am, bm), cmp.Compare(as, bs))
-}
-
-func timeOfEntry(id string) time.Time {
-	ms, _ := splitStreamID(id)
-	return timeOf(int64(ms))
-}
-
-func splitStreamID(id string) (ms, sequence uint64) {
-	front, back, _ := strings.Cut(id, "-")
-	ms, _ = strconv.ParseUint(front, 10, 64)
-	sequence, _ = strconv.ParseUint(back, 10, 64)
-	return ms, sequence
-}
-
-// eachPage calls do with a stream's entries between two ids, 1000 at a time.
-func (l *core) eachPage(ctx context.Context, key, start, end string, do func([]redis.XMessage) error) error {
-	for {
-		page, err := l.rdb.XRangeN(ctx, key, start, end, 1000).Result()
-		if err != nil || len(page) == 0 {
-			return failed("reading a stream", err)
-		}
-		if err := do(page); err != nil {
-			return err
-		}
-		start = "(" + page[len(page)-1].ID
-	}
-}
-
 // EachEntry calls do with a role's readable entries since a time, page by page.
-func (l Streams) EachEntry(ctx context.Context, role Role, since time.Time, do func([]Entry) error) error {
+func (l *Streams) EachEntry(ctx context.Context, role Role, since time.Time, do func([]Entry) error) error {
 	start := strconv.FormatInt(max(since.UnixMilli(), 0), 10)
 	return l.eachStream(role, func(p partition, key string) error {
 		return l.eachPage(ctx, key, start, "+", func(page []redis.XMessage) error {

@@ -15,6 +15,15 @@ import (
 	"vendorapi/internal/delivery"
 )
 
+// Limits counts the requests and logins of vendors, and what this process has done in each minute.
+type Limits struct {
+	*core
+
+	activity *activityCounts
+	logins   logins
+	refused  refusedRequests
+}
+
 // Endpoint is a bucket of the spec's limits table.
 type Endpoint uint8
 
@@ -91,7 +100,7 @@ func (c *countingReply) refusal() error {
 }
 
 // count runs a script that counts, and keeps the per-minute figures.
-func (l *core) count(ctx context.Context, file string, account delivery.AccountID, endpoint Endpoint, keys []string, args ...any) (countingReply, error) {
+func (l *Limits) count(ctx context.Context, file string, account delivery.AccountID, endpoint Endpoint, keys []string, args ...any) (countingReply, error) {
 	asked := l.now()
 	reply, err := l.runText(ctx, file, keys, args...)
 	return l.counted(account, endpoint, asked, reply, err)
@@ -99,7 +108,7 @@ func (l *core) count(ctx context.Context, file string, account delivery.AccountI
 
 // counted reads the reply of a script that counted a request to an endpoint. What it refuses
 // is remembered: see Limits.Refused. asked is when the script was sent.
-func (l *core) counted(account delivery.AccountID, endpoint Endpoint, asked time.Time, reply string, err error) (countingReply, error) {
+func (l *Limits) counted(account delivery.AccountID, endpoint Endpoint, asked time.Time, reply string, err error) (countingReply, error) {
 	if err != nil {
 		return countingReply{}, err
 	}
@@ -125,7 +134,7 @@ func (l *core) counted(account delivery.AccountID, endpoint Endpoint, asked time
 
 // Consume counts a request that needs nothing else. RATE_LIMITED with RetryAfter (nothing
 // was counted), ACCOUNT_SUSPENDED, TOKEN_INVALID for an unknown account.
-func (l Limits) Consume(ctx context.Context, account delivery.AccountID, endpoint Endpoint) (Quota, error) {
+func (l *Limits) Consume(ctx context.Context, account delivery.AccountID, endpoint Endpoint) (Quota, error) {
 	r := l.partitionOf(account)
 	c, err := l.count(ctx, "consume", account, endpoint,
 		[]string{r.windows(endpoint, account)})
@@ -140,7 +149,7 @@ type Known struct {
 
 // CountToken verifies a client secret's SHA-256 and counts the token, in one script.
 // Besides Consume's: INVALID_CREDENTIALS, also for an unknown account, without counting.
-func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (q Quota, known Known, err error) {
+func (l *Limits) CountToken(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (q Quota, known Known, err error) {
 	r := l.partitionOf(account)
 	c, err := l.count(ctx, "count_token", account, EndpointToken,
 		[]string{r.windows(EndpointToken, account), r.account(account)}, secretHash[:])
@@ -153,20 +162,6 @@ func (l Limits) CountToken(ctx context.Context, account delivery.AccountID, secr
 	known.Replaced = f.byte() != 0
 
 	return c.quota, known, err
-}
-
-// allow asks a spacing limit for up to n. When Redis's clock has gone back, the stored
-// time lies further ahead than any use can put it; then it is reset.
-func (l *core) allow(ctx context.Context, key string, limit redis_rate.Limit, n int) (*redis_rate.Result, error) {
-	result, err := l.rates.AllowAtMost(ctx, key, limit, n)
-	longest := limit.Period*time.Duration(limit.Burst)/time.Duration(limit.Rate) + time.Second
-	if err != nil || result.RetryAfter <= longest {
-		return result, err
-	}
-	if err := l.rates.Reset(ctx, key); err != nil {
-		return nil, err
-	}
-	return l.rates.AllowAtMost(ctx, key, limit, n)
 }
 
 // Flags of windows, see lua/window.lua.
@@ -225,7 +220,7 @@ func (e Endpoint) String() string {
 const useSize = 1 + 6*4
 
 // Usage is each account's use of every endpoint's limits; nil for an unknown one.
-func (l Monitor) Usage(ctx context.Context, accounts []delivery.AccountID) ([][]EndpointUse, error) {
+func (l *Monitor) Usage(ctx context.Context, accounts []delivery.AccountID) ([][]EndpointUse, error) {
 	calls := make([]call, len(accounts))
 	for i, id := range accounts {
 		r := l.partitionOf(id)
@@ -283,28 +278,8 @@ var (
 	failedLoginsOfClient    = redis_rate.Limit{Rate: 10, Burst: 10, Period: time.Minute}
 )
 
-type attemptGuard struct {
-	key   string
-	limit redis_rate.Limit
-}
-
-// countAttempt counts an attempt by each guard, until one refuses it.
-func (l *core) countAttempt(ctx context.Context, guards ...attemptGuard) (refusing string, wait time.Duration, err error) {
-	for _, guard := range guards {
-		result, err := l.allow(ctx, guard.key, guard.limit, 1)
-		if err != nil {
-			return "", 0, failed("counting an attempt to sign in", err)
-		}
-		if result.Allowed == 0 {
-			return guard.key, result.RetryAfter, nil
-		}
-	}
-
-	return "", 0, nil
-}
-
 // loginGuards count a wrong credential by address, and by client id and address.
-func (l *core) loginGuards(clientID, address string) []attemptGuard {
+func (l *Limits) loginGuards(clientID, address string) []attemptGuard {
 	key := func(kind, text string) string {
 		digest := delivery.OrderDigest(delivery.AccountID{}, text)
 		return l.global.prefix + kind + string(digest[:])
@@ -352,7 +327,7 @@ func remember[K comparable, V any](known *map[K]V, most int, key K, value V) {
 
 // CountFailedLogin counts a wrong credential, never a right one, by address, and by
 // client id and address. RATE_LIMITED once there were too many.
-func (l Limits) CountFailedLogin(ctx context.Context, clientID, address string) error {
+func (l *Limits) CountFailedLogin(ctx context.Context, clientID, address string) error {
 	refusing, wait, err := l.countAttempt(ctx, l.loginGuards(clientID, address)...)
 	if refusing == "" {
 		return err
@@ -370,7 +345,7 @@ func TooManyLogins(wait time.Duration) error {
 }
 
 // LoginWait is how long CountFailedLogin is known to go on refusing; 0: ask it.
-func (l Limits) LoginWait(clientID, address string) (wait time.Duration) {
+func (l *Limits) LoginWait(clientID, address string) (wait time.Duration) {
 	now := l.now()
 	l.logins.mu.Lock()
 	defer l.logins.mu.Unlock()
@@ -382,7 +357,7 @@ func (l Limits) LoginWait(clientID, address string) (wait time.Duration) {
 
 // KnowsAccountSecret compares a client secret's SHA-256 with a copy a quarter of a second
 // old at most. A correct one must be checked by CountToken.
-func (l Limits) KnowsAccountSecret(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (bool, error) {
+func (l *Limits) KnowsAccountSecret(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (bool, error) {
 	exists, err := l.knowsAccount(ctx, account)
 	if err != nil || !exists {
 		return false, err
@@ -404,7 +379,7 @@ func (l Limits) KnowsAccountSecret(ctx context.Context, account delivery.Account
 
 // HasAccountSecret compares a client secret's SHA-256 with those that Redis holds now. A correct one
 // must be checked by CountToken.
-func (l Limits) HasAccountSecret(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (bool, error) {
+func (l *Limits) HasAccountSecret(ctx context.Context, account delivery.AccountID, secretHash [32]byte) (bool, error) {
 	secrets, err := l.readSecrets(ctx, account)
 	if err != nil {
 		return false, err
@@ -414,7 +389,7 @@ func (l Limits) HasAccountSecret(ctx context.Context, account delivery.AccountID
 
 // knowsAccount lists the accounts if this one is unknown and the list is not new. ErrUnavailable when
 // its partition does not answer: nobody knows whether there is such an account.
-func (l *core) knowsAccount(ctx context.Context, account delivery.AccountID) (exists bool, err error) {
+func (l *Limits) knowsAccount(ctx context.Context, account delivery.AccountID) (exists bool, err error) {
 	var fresh bool
 	var unlisted error
 	look := func() {
@@ -439,7 +414,7 @@ func (l *core) knowsAccount(ctx context.Context, account delivery.AccountID) (ex
 
 // listAccounts reads which accounts there are. A server of a cluster that does not answer is asked once, and
 // its accounts are those that were known before.
-func (l *core) listAccounts(ctx context.Context) error {
+func (l *Limits) listAccounts(ctx context.Context) error {
 	began := l.now()
 	accounts := make(map[delivery.AccountID]struct{})
 	unlisted := make(map[int]error)
@@ -483,7 +458,7 @@ func (l *core) listAccounts(ctx context.Context) error {
 	return nil
 }
 
-func (l *core) readSecrets(ctx context.Context, account delivery.AccountID) (*knownSecrets, error) {
+func (l *Limits) readSecrets(ctx context.Context, account delivery.AccountID) (*knownSecrets, error) {
 	known := &knownSecrets{read: l.now()}
 	values, err := l.rdb.HGetAll(ctx, l.partitionOf(account).account(account)).Result()
 	if err != nil {

@@ -201,7 +201,7 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 		for _, into := range []*delivery.EndpointLimit{&a.Limits.Orders, &a.Limits.Stores, &a.Limits.Token} {
 			*into = m.limit
 		}
-		must(tb, l.writeAccount(tb.Context(), mode, a, ""))
+		must(tb, l.Accounts.writeAccount(tb.Context(), mode, a, ""))
 	}
 
 	write("create")

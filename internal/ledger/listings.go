@@ -1,15 +1,12 @@
 package ledger
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -34,8 +31,6 @@ const (
 	listWithStores = 't' // accounts that have a store, all with the score 0 (lua/write_store.lua)
 )
 
-func (r partition) list(list byte) string { return r.keyOf(kindListed, []byte{list}) }
-
 // severityShift leaves the lower bits of a receiver's score for the time of its state in ms,
 // enough until the year 2109. A score stays below 2^53, so a double holds it.
 const severityShift = 42
@@ -49,9 +44,6 @@ func receiverScore(state EndpointState, since int64) int64 {
 	return int64(worstSeverity-max(0, state.Severity()))<<severityShift + since
 }
 
-// scoreRange is a part of a list. Both ends belong to it.
-type scoreRange struct{ first, last int64 }
-
 // receiverScores returns the range of a state; of every state for an empty one.
 func receiverScores(state EndpointState) scoreRange {
 	if state == "" {
@@ -59,148 +51,6 @@ func receiverScores(state EndpointState) scoreRange {
 	}
 	first := receiverScore(state, 0)
 	return scoreRange{first: first, last: first + 1<<severityShift - 1}
-}
-
-// listEntry is a position in a list. The zero value precedes every entry.
-type listEntry struct {
-	score   int64
-	account delivery.AccountID
-}
-
-func (e listEntry) compare(other listEntry) int {
-	return cmp.Or(cmp.Compare(e.score, other.score), bytes.Compare(e.account[:], other.account[:]))
-}
-
-func (e listEntry) cursor() string { return fmt.Sprintf("%d.%x", e.score, e.account[:]) }
-
-func parseListCursor(text string) (listEntry, error) {
-	if text == "" {
-		return listEntry{}, nil
-	}
-
-	var entry listEntry
-	var account []byte
-	_, err := fmt.Sscanf(text, "%d.%x", &entry.score, &account)
-	if err != nil || len(account) != len(entry.account) {
-		return listEntry{}, invalidCursor()
-	}
-
-	entry.account = delivery.AccountID(account)
-	if entry.score < 0 || entry.cursor() != strings.ToLower(text) {
-		return listEntry{}, invalidCursor()
-	}
-
-	return entry, nil
-}
-
-// listPage reads the accounts that follow a cursor in a list of all partitions, at most limit.
-// next is empty at the end. It reads at most limit+1 entries of each partition. It reads further
-// only in a partition with more than limit entries that share the cursor's score. With ErrIncomplete
-// the entries of partitions that do not answer are left out, and next is valid.
-func (l *core) listPage(ctx context.Context, list byte, scores scoreRange, cursor string, limit int) (ids []delivery.AccountID, next string, err error) {
-	after, err := parseListCursor(cursor)
-	if err != nil {
-		return nil, "", err
-	}
-
-	scores.first = max(scores.first, after.score)
-
-	read, errs := pipelinedEach(ctx, l.rdb, "reading a list", l.partitions, func(pipe redis.Pipeliner, r partition) func() []redis.Z {
-		return pipe.ZRangeByScoreWithScores(ctx, r.list(list), scores.page(0, limit)).Val
-	})
-
-	var found []listEntry
-	for i, page := range read {
-		if errs[i] != nil {
-			continue
-		}
-		following, problem := l.following(ctx, l.partitions[i].list(list), scores, after, page, limit)
-		errs[i] = problem
-		found = append(found, following...)
-	}
-
-	err = partly(errs)
-	if err != nil && !errors.Is(err, ErrIncomplete) {
-		return nil, "", err
-	}
-
-	slices.SortFunc(found, listEntry.compare)
-
-	if len(found) > limit {
-		found = found[:limit]
-		next = found[limit-1].cursor()
-	}
-
-	for _, entry := range found {
-		ids = append(ids, entry.account)
-	}
-
-	return ids, next, err
-}
-
-// page asks for limit+1 entries from an offset on.
-func (s scoreRange) page(offset, limit int) *redis.ZRangeBy {
-	return &redis.ZRangeBy{
-		Min: strconv.FormatInt(s.first, 10), Max: strconv.FormatInt(s.last, 10),
-		Offset: int64(offset), Count: int64(limit) + 1,
-	}
-}
-
-// following returns the entries of one partition after a place, up to limit+1. page is the
-// beginning of the range, which has those with the same score again.
-func (l *core) following(ctx context.Context, key string, scores scoreRange, after listEntry, page []redis.Z, limit int) ([]listEntry, error) {
-	var found []listEntry
-	for offset := 0; ; {
-		for _, z := range page {
-			member, _ := z.Member.(string)
-			if len(member) != len(delivery.AccountID{}) {
-				continue
-			}
-			entry := listEntry{score: int64(z.Score), account: delivery.AccountID([]byte(member))}
-			if entry.compare(after) > 0 {
-				found = append(found, entry)
-			}
-		}
-
-		if len(page) <= limit || len(found) > limit {
-			return found, nil
-		}
-
-		offset += len(page)
-		var err error
-		page, err = l.rdb.ZRangeByScoreWithScores(ctx, key, scores.page(offset, limit)).Result()
-		if err != nil {
-			return nil, failed("reading a list", err)
-		}
-	}
-}
-
-// listCounts counts the entries of all partitions in each of the ranges. With ErrIncomplete the sums
-// lack those of partitions that do not answer.
-func (l *core) listCounts(ctx context.Context, list byte, ranges ...scoreRange) ([]int64, error) {
-	counted, errs := pipelinedEach(ctx, l.rdb, "counting a list", l.partitions, func(pipe redis.Pipeliner, r partition) func() []int64 {
-		counts := make([]*redis.IntCmd, len(ranges))
-		for i, s := range ranges {
-			counts[i] = pipe.ZCount(ctx, r.list(list), strconv.FormatInt(s.first, 10), strconv.FormatInt(s.last, 10))
-		}
-
-		return func() []int64 {
-			values := make([]int64, len(counts))
-			for i, c := range counts {
-				values[i] = c.Val()
-			}
-			return values
-		}
-	})
-
-	sums := make([]int64, len(ranges))
-	for _, counts := range counted {
-		for i, n := range counts {
-			sums[i] += n
-		}
-	}
-
-	return sums, partly(errs)
 }
 
 // namesKey is a sorted set of all accounts by name, all with the score 0. A member is the folded
@@ -302,7 +152,7 @@ func (s nameSearch) bounds(after string) (first, last string) {
 
 // namePage reads accounts by name, at most limit, after a cursor. With ErrIncomplete the accounts of
 // partitions that do not answer are left out, and next is valid.
-func (l *core) namePage(ctx context.Context, search nameSearch, cursor string, limit int) (accounts []*delivery.Account, next string, err error) {
+func (l *Accounts) namePage(ctx context.Context, search nameSearch, cursor string, limit int) (accounts []*delivery.Account, next string, err error) {
 	after, err := parseNameCursor(cursor)
 	if err != nil {
 		return nil, "", err
@@ -351,11 +201,11 @@ func (l *core) namePage(ctx context.Context, search nameSearch, cursor string, l
 // changesAccounts reports whether this process may change accounts and their names. The panel
 // lists accounts, too, but reporting's Redis user has no right to change them. Unlike a gateway,
 // reporting has no keys of the webhooks' secrets.
-func (l *core) changesAccounts() bool { return l.secrets.Current != "" }
+func (l *Accounts) changesAccounts() bool { return l.secrets.Current != "" }
 
 // removeNames removes members of the names. A failure is only logged: whoever lists the accounts
 // leaves these names out all the same.
-func (l *core) removeNames(ctx context.Context, members []any) {
+func (l *Accounts) removeNames(ctx context.Context, members []any) {
 	if len(members) == 0 {
 		return
 	}
@@ -366,7 +216,7 @@ func (l *core) removeNames(ctx context.Context, members []any) {
 
 // readAccounts reads accounts in one round trip for each 500; nil for one that does not exist, with
 // ErrIncomplete also for one whose partition does not answer.
-func (l *core) readAccounts(ctx context.Context, ids []delivery.AccountID) ([]*delivery.Account, error) {
+func (l *Accounts) readAccounts(ctx context.Context, ids []delivery.AccountID) ([]*delivery.Account, error) {
 	reads, errs := pipelinedEach(ctx, l.rdb, "reading accounts", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() map[string]string {
 		return pipe.HGetAll(ctx, l.partitionOf(id).account(id)).Val
 	})
@@ -413,7 +263,7 @@ type AccountFilter struct {
 // next is empty at the end. An account whose name or time changes between two pages may be on
 // both or on none. VALIDATION_FAILED for a cursor that no page had. With ErrIncomplete the accounts of
 // partitions that do not answer are left out, and next is valid.
-func (l Accounts) Page(ctx context.Context, f AccountFilter, cursor string, limit int) (accounts []*delivery.Account, next string, err error) {
+func (l *Accounts) Page(ctx context.Context, f AccountFilter, cursor string, limit int) (accounts []*delivery.Account, next string, err error) {
 	if f.State != "" {
 		return l.statePage(ctx, f, cursor, limit)
 	}
@@ -431,7 +281,7 @@ func (l Accounts) Page(ctx context.Context, f AccountFilter, cursor string, limi
 	return present(read), "", err
 }
 
-func (l *core) statePage(ctx context.Context, f AccountFilter, cursor string, limit int) ([]*delivery.Account, string, error) {
+func (l *Accounts) statePage(ctx context.Context, f AccountFilter, cursor string, limit int) ([]*delivery.Account, string, error) {
 	list, scores := l.stateList(f.State)
 	ids, next, incomplete := l.listPage(ctx, list, scores, cursor, limit)
 	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
@@ -449,7 +299,7 @@ func (l *core) statePage(ctx context.Context, f AccountFilter, cursor string, li
 }
 
 // stateList is the list of a state, and the part of it that counts now.
-func (l *core) stateList(state AccountState) (byte, scoreRange) {
+func (l *Accounts) stateList(state AccountState) (byte, scoreRange) {
 	if state == AccountInExcess {
 		return listExcess, scoreRange{first: l.Now().UnixMilli() + 1, last: 1<<53 - 1}
 	}
@@ -484,7 +334,7 @@ type AccountCounts struct{ All, Excess, Suspended int64 }
 
 // Counts counts the accounts without reading them. With ErrIncomplete the counts lack those of
 // partitions that do not answer; All, which has one key for all, is always whole.
-func (l Accounts) Counts(ctx context.Context) (counts AccountCounts, err error) {
+func (l *Accounts) Counts(ctx context.Context) (counts AccountCounts, err error) {
 	counts.All, err = l.rdb.ZCard(ctx, l.namesKey()).Result()
 	if err != nil {
 		return AccountCounts{}, failed("counting accounts", err)
@@ -502,7 +352,7 @@ func (l Accounts) Counts(ctx context.Context) (counts AccountCounts, err error) 
 	return counts, gaps
 }
 
-func (l Accounts) countState(ctx context.Context, state AccountState) (int64, error) {
+func (l *Accounts) countState(ctx context.Context, state AccountState) (int64, error) {
 	list, scores := l.stateList(state)
 	counted, err := l.listCounts(ctx, list, scores)
 	return counted[0], err
@@ -513,7 +363,7 @@ const mostOfOneName = 20
 
 // Named finds the account that a person means by a name, in any case, or by an id. With several
 // of one name it is the only one that is written just so. ACCOUNT_NOT_FOUND for none or several.
-func (l Accounts) Named(ctx context.Context, text string) (*delivery.Account, error) {
+func (l *Accounts) Named(ctx context.Context, text string) (*delivery.Account, error) {
 	id, isID := accountIDIn(text)
 	if isID {
 		return l.Get(ctx, id)
@@ -555,7 +405,7 @@ func (l Accounts) Named(ctx context.Context, text string) (*delivery.Account, er
 // empty at the end. A receiver whose state changes between two pages may be on both or on none.
 // VALIDATION_FAILED for a cursor that no page had. With ErrIncomplete the receivers of partitions that
 // do not answer are left out, and next is valid.
-func (l Webhooks) Page(ctx context.Context, state EndpointState, cursor string, limit int) (endpoints []*WebhookEndpoint, next string, err error) {
+func (l *Webhooks) Page(ctx context.Context, state EndpointState, cursor string, limit int) (endpoints []*WebhookEndpoint, next string, err error) {
 	endpoints, next, err = l.receivers(ctx, receiverScores(state), cursor, limit)
 	endpoints = slices.DeleteFunc(endpoints, func(e *WebhookEndpoint) bool { return state != "" && e.State != state })
 	return endpoints, next, err
@@ -563,13 +413,13 @@ func (l Webhooks) Page(ctx context.Context, state EndpointState, cursor string, 
 
 // Unhealthy reads the worst receivers, as Page orders them, at most limit. With ErrIncomplete those of
 // partitions that do not answer are left out.
-func (l Webhooks) Unhealthy(ctx context.Context, limit int) ([]*WebhookEndpoint, error) {
+func (l *Webhooks) Unhealthy(ctx context.Context, limit int) ([]*WebhookEndpoint, error) {
 	worse := scoreRange{first: 0, last: receiverScores(EndpointHealthy).first - 1}
 	endpoints, _, err := l.receivers(ctx, worse, "", limit)
 	return endpoints, err
 }
 
-func (l *core) receivers(ctx context.Context, scores scoreRange, cursor string, limit int) (endpoints []*WebhookEndpoint, next string, err error) {
+func (l *Webhooks) receivers(ctx context.Context, scores scoreRange, cursor string, limit int) (endpoints []*WebhookEndpoint, next string, err error) {
 	ids, next, incomplete := l.listPage(ctx, listReceivers, scores, cursor, limit)
 	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
 		return nil, "", incomplete
@@ -584,7 +434,7 @@ func (l *core) receivers(ctx context.Context, scores scoreRange, cursor string, 
 
 // EndpointsOf reads the receivers of accounts, in their order, without those that have none. With
 // ErrIncomplete those of partitions that do not answer are left out.
-func (l Webhooks) EndpointsOf(ctx context.Context, accounts []delivery.AccountID) ([]*WebhookEndpoint, error) {
+func (l *Webhooks) EndpointsOf(ctx context.Context, accounts []delivery.AccountID) ([]*WebhookEndpoint, error) {
 	return l.readEndpoints(ctx, accounts)
 }
 
@@ -593,7 +443,7 @@ var endpointStates = []EndpointState{EndpointUnreachable, EndpointGone, Endpoint
 
 // Counts counts the receivers in each state without reading them. With ErrIncomplete the counts lack
 // those of partitions that do not answer.
-func (l Webhooks) Counts(ctx context.Context) (map[EndpointState]int64, error) {
+func (l *Webhooks) Counts(ctx context.Context) (map[EndpointState]int64, error) {
 	ranges := make([]scoreRange, len(endpointStates))
 	for i, state := range endpointStates {
 		ranges[i] = receiverScores(state)
@@ -612,43 +462,8 @@ func (l Webhooks) Counts(ctx context.Context) (map[EndpointState]int64, error) {
 	return counts, err
 }
 
-// eachAccount calls do with the ids of all accounts, some hundreds at a time, for what must visit
-// every account: maintenance. An account that is added while it runs may be left out.
-func (l *core) eachAccount(ctx context.Context, do func([]delivery.AccountID) error) error {
-	return l.eachAccountOf(ctx, l.partitions, do)
-}
-
-// eachAccountOf is eachAccount for some partitions. It reads a partition's ids with one command: the
-// cursor of a scan ends with its server, so a failover would leave accounts out unnoticed.
-func (l *core) eachAccountOf(ctx context.Context, partitions []partition, do func([]delivery.AccountID) error) error {
-	for _, r := range partitions {
-		members, err := l.rdb.SMembers(ctx, r.key(kindAccounts)).Result()
-		if err != nil {
-			return failed("listing accounts", err)
-		}
-
-		for page := range slices.Chunk(members, itemsAtOnce) {
-			var ids []delivery.AccountID
-			for _, member := range page {
-				if len(member) == len(delivery.AccountID{}) {
-					ids = append(ids, delivery.AccountID([]byte(member)))
-				}
-			}
-
-			if err := do(ids); err != nil {
-				return err
-			}
-		}
-	}
-
-	return nil
-}
-
-// compareAccounts orders accounts by id.
-func compareAccounts(a, b delivery.AccountID) int { return bytes.Compare(a[:], b[:]) }
-
 // eachReceiver is eachAccount for those who may have an endpoint: finance, too.
-func (l *core) eachReceiver(ctx context.Context, do func([]delivery.AccountID) error) error {
+func (l *Webhooks) eachReceiver(ctx context.Context, do func([]delivery.AccountID) error) error {
 	if err := do([]delivery.AccountID{delivery.FinanceAccount}); err != nil {
 		return err
 	}
@@ -657,7 +472,7 @@ func (l *core) eachReceiver(ctx context.Context, do func([]delivery.AccountID) e
 
 // repairNames makes the names those of the accounts that there are. A restore needs it: in a
 // cluster the names and the accounts are copied at slightly different moments.
-func (l *core) repairNames(ctx context.Context) error {
+func (l *Accounts) repairNames(ctx context.Context) error {
 	err := l.eachAccount(ctx, func(ids []delivery.AccountID) error {
 		accounts, err := l.readAccounts(ctx, ids)
 		if err != nil {
@@ -702,7 +517,7 @@ func (l *core) repairNames(ctx context.Context) error {
 
 // wrongNames finds, among some hundred members of the names after one, those that name no
 // account or not as it is.
-func (l *core) wrongNames(ctx context.Context, after string) (wrong []any, next string, err error) {
+func (l *Accounts) wrongNames(ctx context.Context, after string) (wrong []any, next string, err error) {
 	first := "-"
 	if after != "" {
 		first = "(" + after

@@ -193,7 +193,7 @@ func TestAccountNames_OutliveAnEndBetweenTheWrites(t *testing.T) {
 	must(t, l.rdb.ZAdd(t.Context(), l.namesKey(), redis.Z{Member: "damaged"}).Err())
 	b := newNamed(t, l, "İki")
 	must(t, l.rdb.ZRem(t.Context(), l.namesKey(), nameMember(b.ID, b.Name, 1)).Err())
-	must(t, l.repairNames(t.Context()))
+	must(t, l.Accounts.repairNames(t.Context()))
 	equal(t, namesOf(allAccounts(t, l)), []string{"Bir", "İki"}, "names after the repair")
 	equal(t, get(l.Accounts.Counts(t.Context()))(t).All, 2, "accounts after the repair")
 	l.rename(t, a.ID, "Yarım")

@@ -21,18 +21,18 @@ func TestLogins_RememberABoundedNumber(t *testing.T) {
 	now = now.Add(wait)
 	check(t, l.Limits.LoginWait("ven_1", "192.0.2.1") <= 0, "it goes on for longer than it said")
 	for i := range 2*throttledKept + 1 {
-		remember(&l.logins.throttled, throttledKept, strconv.Itoa(i), now.Add(time.Minute))
+		remember(&l.Limits.logins.throttled, throttledKept, strconv.Itoa(i), now.Add(time.Minute))
 	}
 
-	check(t, len(l.logins.throttled) <= throttledKept, "%d are remembered", len(l.logins.throttled))
-	l.logins.secrets = map[delivery.AccountID]*knownSecrets{}
-	for len(l.logins.secrets) < secretsKept {
-		l.logins.secrets[delivery.NewAccountID()] = &knownSecrets{}
+	check(t, len(l.Limits.logins.throttled) <= throttledKept, "%d are remembered", len(l.Limits.logins.throttled))
+	l.Limits.logins.secrets = map[delivery.AccountID]*knownSecrets{}
+	for len(l.Limits.logins.secrets) < secretsKept {
+		l.Limits.logins.secrets[delivery.NewAccountID()] = &knownSecrets{}
 	}
 
 	id := newAccount(t, l, plenty())
 	check(t, get(l.Limits.KnowsAccountSecret(t.Context(), id, testHash))(t), "a right secret is not known")
-	check(t, len(l.logins.secrets) <= secretsKept, "of %d accounts secrets are remembered", len(l.logins.secrets))
+	check(t, len(l.Limits.logins.secrets) <= secretsKept, "of %d accounts secrets are remembered", len(l.Limits.logins.secrets))
 }
 
 // What is known of an account is read again before a change is a second old.
@@ -67,9 +67,9 @@ func TestHasAccountSecret_SeesEveryChangeAtOnce(t *testing.T) {
 		check(t, has(e.subject, 10+n) && !has(e.subject, 9+n), "secret %d is not the only one", n)
 	}
 
-	remembered := len(e.logins.secrets)
+	remembered := len(e.Limits.logins.secrets)
 	check(t, !has(delivery.NewAccountID(), 12), "an account that is none has a secret")
-	equal(t, len(e.logins.secrets), remembered, "after a guess the accounts that are remembered")
+	equal(t, len(e.Limits.logins.secrets), remembered, "after a guess the accounts that are remembered")
 }
 
 // Who has shown no right secret, and a token of no account, adds to nobody's requests.
@@ -81,6 +81,6 @@ func TestActivity_CountsNothingForStrangers(t *testing.T) {
 	_, err = l.Limits.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders)
 	wantCode(t, err, delivery.CodeTokenInvalid)
 
-	accounts, _ := l.activity.drain()
+	accounts, _ := l.Limits.activity.drain()
 	equal(t, len(accounts), 0, "accounts with requests")
 }

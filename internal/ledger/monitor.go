@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +31,7 @@ type Stats struct {
 
 // Stats reads the figures of every partition in one round trip. With ErrIncomplete the sums lack those
 // of partitions that do not answer.
-func (l Monitor) Stats(ctx context.Context) (Stats, error) {
+func (l *Monitor) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{Unread: make(map[Role]int64), Pending: make(map[Role]int64)}
 	groups, errs := pipelinedEach(ctx, l.rdb, "reading statistics", l.partitions, func(pipe redis.Pipeliner, r partition) func() map[string][]redis.XInfoGroup {
 		events, updates := r.key(kindEvents), r.key(kindUpdates)
@@ -66,22 +65,6 @@ func (l Monitor) Stats(ctx context.Context) (Stats, error) {
 	return s, partly(errs)
 }
 
-// Server is what one Redis server, in a cluster one master, reports of itself.
-type Server struct {
-	Addr                  string
-	Name, Version         string // "redis" or "valkey"; three numbers
-	MemoryUsed, MemoryMax int64  // bytes; a MemoryMax of 0 means no limit
-	MemoryPolicy          string // its maxmemory-policy; empty: it does not name one
-	Clients               int64  // connections
-	Commands              int64  // since its start
-	// AOFBroken: the last write or rewrite failed. AOFDelayed counts writes that
-	// waited for the disk.
-	AOF, AOFBroken bool
-	AOFDelayed     int64
-	Replicas       int64 // in sync
-	ReplicaLag     int64 // bytes that the slowest of them lacks
-}
-
 // SilentServers is the error of Servers when some servers do not answer. It wraps ErrIncomplete unless
 // none does.
 type SilentServers struct {
@@ -98,14 +81,14 @@ func (e *SilentServers) Unwrap() error { return e.cause }
 
 // Servers asks every server. With ErrIncomplete it returns those that answer; the others are named
 // by SilentServers.
-func (l Monitor) Servers(ctx context.Context) ([]Server, error) { return l.servers(ctx) }
+func (l *Monitor) Servers(ctx context.Context) ([]Server, error) { return l.servers(ctx) }
 
 // Memory asks every server for nothing but its memory, which costs less. After an error it has those
 // that answered.
-func (l Monitor) Memory(ctx context.Context) ([]Server, error) { return l.servers(ctx, "memory") }
+func (l *Monitor) Memory(ctx context.Context) ([]Server, error) { return l.servers(ctx, "memory") }
 
 // servers asks every server for sections of its report; none: all.
-func (l Monitor) servers(ctx context.Context, sections ...string) ([]Server, error) {
+func (l *Monitor) servers(ctx context.Context, sections ...string) ([]Server, error) {
 	var mu sync.Mutex
 	var all []Server
 	var silent SilentServers
@@ -140,161 +123,8 @@ func (l Monitor) servers(ctx context.Context, sections ...string) ([]Server, err
 	return all, &silent
 }
 
-func parseServer(addr, info string) Server {
-	values := map[string]string{}
-	for line := range strings.Lines(info) {
-		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
-			values[name] = value
-		}
-	}
-
-	broken := func(name string) bool { return values[name] != "" && values[name] != "ok" }
-	server := "redis"
-	if values["valkey_version"] != "" { // redis_version is then the release that it is compatible with
-		server = "valkey"
-	}
-
-	s := Server{
-		Addr: addr, Name: server, Version: values[server+"_version"],
-		MemoryUsed: number(values["used_memory"]), MemoryMax: number(values["maxmemory"]), MemoryPolicy: values["maxmemory_policy"],
-		Clients: number(values["connected_clients"]), Commands: number(values["total_commands_processed"]),
-		AOF:        values["aof_enabled"] == "1",
-		AOFBroken:  broken("aof_last_write_status") || broken("aof_last_bgrewrite_status"),
-		AOFDelayed: number(values["aof_delayed_fsync"]),
-	}
-
-	for i := range number(values["connected_slaves"]) {
-		// ip=10.0.0.2,port=6379,state=online,offset=1234,lag=1
-		replica, _ := url.ParseQuery(strings.ReplaceAll(values[fmt.Sprint("slave", i)], ",", "&"))
-		if replica.Get("state") == "online" {
-			s.Replicas++
-			s.ReplicaLag = max(s.ReplicaLag, number(values["master_repl_offset"])-number(replica.Get("offset")))
-		}
-	}
-
-	return s
-}
-
-// Evicts reports whether the server deletes keys when its memory is full. The policies that
-// take only keys with an expiry count, too: idempotency keys and sessions have one.
-func (s Server) Evicts() bool { return s.MemoryPolicy != "" && s.MemoryPolicy != keepsAll }
-
-// keepsAll is the maxmemory-policy that refuses writes instead of deleting keys.
-const keepsAll = "noeviction"
-
-// IsFull reports whether the server has reached its limit, and refuses what needs memory.
-func (s Server) IsFull() bool { return s.MemoryMax > 0 && s.MemoryUsed >= s.MemoryMax }
-
-// nearlyFull is the share of its limit from which on a server is to be relieved.
-const nearlyFull = 0.9
-
-// IsNearlyFull reports whether the server is full, or soon will be.
-func (s Server) IsNearlyFull() bool {
-	return s.MemoryMax > 0 && float64(s.MemoryUsed) >= nearlyFull*float64(s.MemoryMax)
-}
-
-// ErrNoLimit reports that a server has no maxmemory: it grows until the system ends it. Trying again
-// does not help.
-var ErrNoLimit = errors.New("redis has no limit of memory")
-
-// ErrEvicts reports that a server may delete keys to make room, orders among them. Trying again
-// does not help.
-var ErrEvicts = errors.New("redis evicts")
-
-// checkMemory returns ErrEvicts when a server, in a cluster any master, may delete keys, and in
-// production ErrNoLimit when one has no maxmemory. It only warns of the first with
-// Config.AllowEviction, and of the second outside production. A master of a cluster that does not
-// answer must not keep the program from starting: it is left to the alerts RedisEvicts and
-// RedisMemoryUnlimited.
-func (l *core) checkMemory(ctx context.Context, evictionAllowed bool) error {
-	var mu sync.Mutex
-	var refusals []error
-	err := l.eachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		addr := master.Options().Addr
-		info, err := master.Info(ctx, "memory").Result()
-		if err != nil && l.cluster {
-			l.log.Warn("a master cannot be asked for its maxmemory and maxmemory-policy", "master", addr, "error", err)
-			return nil
-		}
-
-		if err != nil {
-			return failed("asking for maxmemory and the maxmemory-policy", err)
-		}
-
-		server := parseServer(addr, info)
-		found := errors.Join(l.checkEviction(&server, evictionAllowed), l.checkLimit(&server))
-		if found != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			refusals = append(refusals, found)
-		}
-
-		return nil
-	})
-
-	return errors.Join(append(refusals, err)...)
-}
-
-// checkEviction returns ErrEvicts when the server may delete keys; when that is allowed it only warns.
-func (l *core) checkEviction(server *Server, allowed bool) error {
-	if !server.Evicts() {
-		return nil
-	}
-
-	if allowed {
-		l.log.Warn("REDIS MAY DELETE ORDERS when its memory is full: its maxmemory-policy evicts, which redis.allow_eviction permits",
-			"server", server.Addr, "maxmemory-policy", server.MemoryPolicy, "should be", keepsAll)
-		return nil
-	}
-
-	return fmt.Errorf("%w: %s has the maxmemory-policy %s and would delete orders when its memory is full; "+
-		"run \"redis-cli -u redis://%s config set maxmemory-policy %s\" and set it in the server's configuration, or set redis.allow_eviction: true",
-		ErrEvicts, server.Addr, server.MemoryPolicy, server.Addr, keepsAll)
-}
-
-// checkLimit returns ErrNoLimit when the server has no maxmemory in production; elsewhere it only warns.
-func (l *core) checkLimit(server *Server) error {
-	if server.MemoryMax > 0 {
-		return nil
-	}
-
-	if l.env != delivery.Production {
-		l.log.Warn("Redis has no limit of memory (maxmemory): no alert warns before the system ends it", "server", server.Addr)
-		return nil
-	}
-
-	return fmt.Errorf("%w: %s would grow until the system ends it, instead of refusing orders at its maxmemory and making room; "+
-		"run \"redis-cli -u redis://%s config set maxmemory <bytes>\", with three quarters of what its machine or container has for it, "+
-		"and set it in the server's configuration", ErrNoLimit, server.Addr, server.Addr)
-}
-
-// fixedReleases has, of each line of releases, the first one without CVE-2025-49844, by which a
-// script can run code in the server. Gateways and workers may load scripts.
-var fixedReleases = map[string][][3]int{
-	"redis":  {{6, 2, 20}, {7, 2, 11}, {7, 4, 6}, {8, 0, 4}, {8, 2, 2}},
-	"valkey": {{7, 2, 11}, {8, 0, 6}, {8, 1, 4}},
-}
-
-// IsFixed reports whether a release has the fix of CVE-2025-49844, going by its number. It is false
-// for some that have it, because distributions fix a release without changing its number.
-func (s Server) IsFixed() bool {
-	var v [3]int
-	if _, err := fmt.Sscanf(s.Version, "%d.%d.%d", &v[0], &v[1], &v[2]); err != nil {
-		return false
-	}
-
-	var latest [3]int
-	for _, latest = range fixedReleases[s.Name] {
-		if slices.Equal(v[:2], latest[:2]) {
-			return v[2] >= latest[2]
-		}
-	}
-
-	return slices.Compare(v[:], latest[:]) > 0 // a line that began after the fix
-}
-
 // LastBackup is when the latest whole backup began; zero: none was ever made.
-func (l Monitor) LastBackup(ctx context.Context) (time.Time, error) {
+func (l *Monitor) LastBackup(ctx context.Context) (time.Time, error) {
 	at, err := l.rdb.HGet(ctx, l.metaKey(), "backed_up").Int64()
 	if errors.Is(err, redis.Nil) {
 		return time.Time{}, nil
@@ -319,7 +149,7 @@ type historyEntry struct {
 
 func (t *historyEntry) at() time.Time { return timeOfEntry(t.id) }
 
-func (l *core) newestEntries(ctx context.Context, kind byte, limit int) ([]historyEntry, error) {
+func (l *Monitor) newestEntries(ctx context.Context, kind byte, limit int) ([]historyEntry, error) {
 	if err := checkListed(limit); err != nil {
 		return nil, err
 	}
@@ -352,7 +182,7 @@ type RefusedUpdate struct {
 
 // RefusedUpdates lists the newest, at most limit, 1 to 1000, newest first. With ErrIncomplete those of
 // partitions that do not answer are left out.
-func (l Monitor) RefusedUpdates(ctx context.Context, limit int) ([]RefusedUpdate, error) {
+func (l *Monitor) RefusedUpdates(ctx context.Context, limit int) ([]RefusedUpdate, error) {
 	entries, incomplete := l.newestEntries(ctx, kindRefused, limit)
 	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
 		return nil, incomplete
@@ -383,7 +213,7 @@ func (t *historyEntry) refusedUpdate() RefusedUpdate {
 		Reason: printable(text(t.values["reason"])), Late: t.values["late"] != nil}
 }
 
-func (l *core) nameAccounts(ctx context.Context, refused []RefusedUpdate) error {
+func (l *Monitor) nameAccounts(ctx context.Context, refused []RefusedUpdate) error {
 	heads, errs := pipelinedEach(ctx, l.rdb, "reading the accounts of orders", refused, func(pipe redis.Pipeliner, u RefusedUpdate) func() string {
 		r, ok := l.partitionOfOrder(u.Update.Order)
 		if !ok {
@@ -444,7 +274,7 @@ func (r *LateReports) MayBeDropped(order delivery.OrderID, at time.Time) bool {
 }
 
 // LateReportsOf returns the late reports about these orders.
-func (l Monitor) LateReportsOf(ctx context.Context, orders []delivery.OrderID) (*LateReports, error) {
+func (l *Monitor) LateReportsOf(ctx context.Context, orders []delivery.OrderID) (*LateReports, error) {
 	wanted := map[delivery.OrderID]bool{}
 	partitions := map[int]partition{}
 	for _, id := range orders {
@@ -461,12 +291,12 @@ func (l Monitor) LateReportsOf(ctx context.Context, orders []delivery.OrderID) (
 // LateReportsOfDays returns the late reports about orders that were created from one local midnight to the end of
 // the local day of another. A few of the neighbouring days can be among them, because an order's ID carries its day
 // in UTC.
-func (l Monitor) LateReportsOfDays(ctx context.Context, from, to time.Time) (*LateReports, error) {
+func (l *Monitor) LateReportsOfDays(ctx context.Context, from, to time.Time) (*LateReports, error) {
 	first, last := delivery.DayOf(from), delivery.DayOf(to.AddDate(0, 0, 1))
 	return l.lateReports(ctx, l.partitions, func(order delivery.OrderID) bool { return order.Day() >= first && order.Day() <= last })
 }
 
-func (l Monitor) lateReports(ctx context.Context, partitions []partition, isWanted func(delivery.OrderID) bool) (*LateReports, error) {
+func (l *Monitor) lateReports(ctx context.Context, partitions []partition, isWanted func(delivery.OrderID) bool) (*LateReports, error) {
 	found := &LateReports{times: map[delivery.OrderID][]time.Time{}, keptSince: map[int]time.Time{}}
 	for _, p := range partitions {
 		kept, err := l.eachRefused(ctx, p, func(u *RefusedUpdate) {
@@ -498,7 +328,7 @@ func (l Monitor) lateReports(ctx context.Context, partitions []partition, isWant
 }
 
 // eachRefused calls take for each refused update that a partition keeps, and returns how many there were.
-func (l Monitor) eachRefused(ctx context.Context, p partition, take func(*RefusedUpdate)) (kept int, err error) {
+func (l *Monitor) eachRefused(ctx context.Context, p partition, take func(*RefusedUpdate)) (kept int, err error) {
 	const atOnce = 1000
 	from := "-"
 	for {
@@ -540,7 +370,7 @@ var streamNames = map[string]string{
 
 // DeadLetters lists the newest, at most limit, 1 to 1000, newest first. With ErrIncomplete those of
 // partitions that do not answer are left out.
-func (l Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, error) {
+func (l *Monitor) DeadLetters(ctx context.Context, limit int) ([]DeadLetter, error) {
 	entries, incomplete := l.newestEntries(ctx, kindDeadLetters, limit)
 	if incomplete != nil && !errors.Is(incomplete, ErrIncomplete) {
 		return nil, incomplete
@@ -651,7 +481,7 @@ var ErrNoOwner = errors.New("no worker owns some of the partitions")
 // QueueStats sums up what waits for webhook endpoints, by their state, as the owners of the
 // partitions have told it. ErrNoOwner when one of them has told nothing for summaryLifetime. With
 // ErrIncomplete the sums lack those of partitions that do not answer.
-func (l Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, error) {
+func (l *Monitor) QueueStats(ctx context.Context) (map[EndpointState]QueueStats, error) {
 	summaries, errs := pipelinedEach(ctx, l.rdb, "reading webhook queues", l.partitions, func(pipe redis.Pipeliner, r partition) func() string {
 		return pipe.Get(ctx, r.key(kindSummary)).Val
 	})

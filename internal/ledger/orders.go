@@ -67,12 +67,12 @@ type Created struct {
 //
 // When a reply was lost, the connection's own retry carries the same nonce and gets the first
 // result; a new request is recognised by its idempotency key or external id.
-func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error) {
+func (l *Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error) {
 	r := l.partitionOf(c.Account)
 	l.prepareCreation(r, c)
 	asked := l.now()
 	answer, err := l.send(ctx, &c.call)
-	reply, err := l.counted(c.Account, EndpointOrders, asked, answer, err)
+	reply, err := l.limits.counted(c.Account, EndpointOrders, asked, answer, err)
 	if err != nil {
 		return Created{}, reply.quota, err
 	}
@@ -83,16 +83,16 @@ func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error)
 	}
 
 	if err == nil && !created.Replayed {
-		l.activity.reached(delivery.Searching)
+		l.limits.activity.reached(delivery.Searching)
 	}
 
 	return created, reply.quota, err
 }
 
 // nameStore names the store, if it can: vendors look in the wrong branch otherwise.
-func (l *core) nameStore(ctx context.Context, refusal error) {
+func (l *Orders) nameStore(ctx context.Context, refusal error) {
 	if duplicate, ok := errors.AsType[*delivery.Error](refusal); ok {
-		if o, err := (Orders{l}).Get(ctx, duplicate.OrderID); err == nil {
+		if o, err := l.Get(ctx, duplicate.OrderID); err == nil {
 			duplicate.Message = fmt.Sprintf("externalOrderId is already used by an order of store %s, data.orderId names it; it must be unique across all stores of the account, for ever", o.ExternalStoreID)
 		}
 	}
@@ -135,7 +135,7 @@ func creationResult(reply *countingReply, r partition, c *Creation) (Created, er
 	return Created{}, fmt.Errorf("script create_order answered %q", reply.name)
 }
 
-func (l *core) prepareCreation(r partition, c *Creation) {
+func (l *Orders) prepareCreation(r partition, c *Creation) {
 	fingerprint := c.fingerprint()
 	digest := delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)
 	o := &c.order
@@ -207,14 +207,14 @@ func (c *Creation) fingerprint() [16]byte {
 // Replay counts a creation whose body broke a rule, and finds an earlier success under
 // its key. Draft and Candidates are not used. DUPLICATE_ORDER for another body; invalid
 // when there was no success; Consume's.
-func (l Orders) Replay(ctx context.Context, c *Creation, invalid error) (Created, Quota, error) {
+func (l *Orders) Replay(ctx context.Context, c *Creation, invalid error) (Created, Quota, error) {
 	if c.IdempotencyKey == "" {
-		quota, err := Limits(l).Consume(ctx, c.Account, EndpointOrders)
+		quota, err := l.limits.Consume(ctx, c.Account, EndpointOrders)
 		return Created{}, quota, cmp.Or(err, invalid)
 	}
 
 	r, key, fingerprint := l.partitionOf(c.Account), delivery.OrderDigest(c.Account, c.IdempotencyKey), c.fingerprint()
-	reply, err := l.count(ctx, "check_body", c.Account, EndpointOrders,
+	reply, err := l.limits.count(ctx, "check_body", c.Account, EndpointOrders,
 		[]string{r.windows(EndpointOrders, c.Account), r.keyOf(kindIdempotency, key[:]), r.order(key)},
 		fingerprint[:])
 	if err != nil || reply.name == "counted" {
@@ -229,10 +229,10 @@ func (l Orders) Replay(ctx context.Context, c *Creation, invalid error) (Created
 // Poll is GET /orders/{orderId}: it counts and reads (spec, "Limits", rule 1). Besides
 // Consume's: ORDER_NOT_FOUND, also for another account's order; uncounted RATE_LIMITED,
 // with the order's limit as the Quota, within delivery.PollInterval of the last read.
-func (l Orders) Poll(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (*delivery.Order, Quota, error) {
+func (l *Orders) Poll(ctx context.Context, account delivery.AccountID, id delivery.OrderID) (*delivery.Order, Quota, error) {
 	r := l.partitionOf(account)
 	asked := l.now()
-	reply, err := l.count(ctx, "poll_order", account, EndpointOrderStatus,
+	reply, err := l.limits.count(ctx, "poll_order", account, EndpointOrderStatus,
 		[]string{r.windows(EndpointOrderStatus, account), r.order(id.Digest())},
 		account[:], dayOf(id), delivery.PollInterval.Microseconds())
 	if err != nil {
@@ -249,7 +249,7 @@ func (l Orders) Poll(ctx context.Context, account delivery.AccountID, id deliver
 	case "polled_too_soon":
 		refusal := &delivery.Error{Code: delivery.CodeRateLimited, RetryAfter: reply.wait,
 			Message: "one order may be read once per 10 seconds; status changes are delivered by webhook, register one instead of polling"}
-		l.refused.keep(refusedRequest{account, EndpointOrderStatus, id}, refusal, reply.quota, asked, l.now())
+		l.limits.refused.keep(refusedRequest{account, EndpointOrderStatus, id}, refusal, reply.quota, asked, l.now())
 		return nil, reply.quota, refusal
 	case "not_found":
 		return nil, reply.quota, orderNotFound()
@@ -265,10 +265,10 @@ func orderNotFound() error {
 // Cancel is POST /orders/{orderId}/cancel: it counts and cancels, in one script. A second
 // one returns the order. Besides Consume's: ORDER_NOT_FOUND; ORDER_NOT_CANCELLABLE with
 // Status, the reported one if a pickup is not committed yet.
-func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id delivery.OrderID, reason delivery.CancelReason, note string, now time.Time) (*delivery.Order, Quota, error) {
+func (l *Orders) Cancel(ctx context.Context, account delivery.AccountID, id delivery.OrderID, reason delivery.CancelReason, note string, now time.Time) (*delivery.Order, Quota, error) {
 	r := l.partitionOf(account)
 	if id.Partition() != r.number {
-		quota, err := Limits(l).Consume(ctx, account, EndpointCancel)
+		quota, err := l.limits.Consume(ctx, account, EndpointCancel)
 		if err == nil {
 			err = orderNotFound()
 		}
@@ -300,15 +300,15 @@ func (l Orders) Cancel(ctx context.Context, account delivery.AccountID, id deliv
 	}
 
 	if reply.name == "cancelled" {
-		l.activity.reached(delivery.Cancelled)
+		l.limits.activity.reached(delivery.Cancelled)
 	}
 
 	return o, reply.quota, nil
 }
 
 // cancel calls the script. The nonce identifies a repetition of the call.
-func (l *core) cancel(ctx context.Context, r partition, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (countingReply, error) {
-	return l.count(ctx, "cancel_order", account, EndpointCancel,
+func (l *Orders) cancel(ctx context.Context, r partition, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (countingReply, error) {
+	return l.limits.count(ctx, "cancel_order", account, EndpointCancel,
 		[]string{r.windows(EndpointCancel, account), r.order(id.Digest())},
 		account[:], dayOf(id), orderMember(id), appendChange(nil, change),
 		change.At.UnixMilli(), r.prefix, int(delivery.PickingUp), int(delivery.PickedUp),
@@ -316,7 +316,7 @@ func (l *core) cancel(ctx context.Context, r partition, account delivery.Account
 }
 
 // Get reads one order without counting. ORDER_NOT_FOUND.
-func (l Orders) Get(ctx context.Context, id delivery.OrderID) (*delivery.Order, error) {
+func (l *Orders) Get(ctx context.Context, id delivery.OrderID) (*delivery.Order, error) {
 	found, err := l.GetAll(ctx, []delivery.OrderID{id})
 	if err == nil && found[0] == nil {
 		err = orderNotFound()
@@ -330,7 +330,7 @@ func (l Orders) Get(ctx context.Context, id delivery.OrderID) (*delivery.Order, 
 
 // GetAll reads many orders; one that does not exist is nil in its place. A record
 // that cannot be read is an error for all.
-func (l Orders) GetAll(ctx context.Context, ids []delivery.OrderID) ([]*delivery.Order, error) {
+func (l *Orders) GetAll(ctx context.Context, ids []delivery.OrderID) ([]*delivery.Order, error) {
 	orders, unreadable, err := l.GetReadable(ctx, ids)
 	for _, e := range unreadable {
 		err = errors.Join(err, e)
@@ -340,7 +340,7 @@ func (l Orders) GetAll(ctx context.Context, ids []delivery.OrderID) ([]*delivery
 
 // GetReadable is GetAll with unreadable records as nil, and why in unreadable. With ErrIncomplete an
 // order is also nil when its partition does not answer, so nil then says nothing of whether it exists.
-func (l Orders) GetReadable(ctx context.Context, ids []delivery.OrderID) (orders []*delivery.Order, unreadable map[delivery.OrderID]error, err error) {
+func (l *Orders) GetReadable(ctx context.Context, ids []delivery.OrderID) (orders []*delivery.Order, unreadable map[delivery.OrderID]error, err error) {
 	keys := make([]string, len(ids))
 	for i, id := range ids {
 		if p, ok := l.partitionOfOrder(id); ok {
@@ -365,7 +365,7 @@ func (l Orders) GetReadable(ctx context.Context, ids []delivery.OrderID) (orders
 }
 
 // Find finds the order of an account by its external id; nil where Redis has none, or no more.
-func (l Orders) Find(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Order, error) {
+func (l *Orders) Find(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Order, error) {
 	if externalID == "" {
 		return nil, nil
 	}
@@ -391,7 +391,7 @@ func (l Orders) Find(ctx context.Context, account delivery.AccountID, externalID
 // FindAmong finds the orders of several accounts that have one external id. Those that cannot be
 // read are left out and reported. With ErrIncomplete those of partitions that do not answer are
 // missing, too.
-func (l Orders) FindAmong(ctx context.Context, accounts []delivery.AccountID, externalID string) (orders []*delivery.Order, unreadable []error, err error) {
+func (l *Orders) FindAmong(ctx context.Context, accounts []delivery.AccountID, externalID string) (orders []*delivery.Order, unreadable []error, err error) {
 	if externalID == "" {
 		return nil, nil, nil
 	}
@@ -415,7 +415,7 @@ func (l Orders) FindAmong(ctx context.Context, accounts []delivery.AccountID, ex
 // Each calls do with every order in Redis, up to 500 at a time, unordered, never twice at
 // once; what is there all the time comes at least once. Unreadable records are joined to
 // the error; an error of do ends it.
-func (l Orders) Each(ctx context.Context, do func([]*delivery.Order) error) error {
+func (l *Orders) Each(ctx context.Context, do func([]*delivery.Order) error) error {
 	var mu sync.Mutex
 	var unreadable []error
 	err := l.scan(ctx, l.global.prefix[:2]+"*}"+string(rune(kindOrder))+"*", itemsAtOnce, func(ctx context.Context, one *redis.Client, keys []string) error {
@@ -438,7 +438,7 @@ func (l Orders) Each(ctx context.Context, do func([]*delivery.Order) error) erro
 
 // orderKeyPartition is the partition of an order's key (prefix, kind, digest), or
 // -1. Binary suffixes of other keys may look like anything.
-func (l *core) orderKeyPartition(key string) int {
+func (l *Orders) orderKeyPartition(key string) int {
 	end := strings.IndexByte(key, '}') + 1
 	if len(key) != end+1+delivery.OrderDigestSize || key[end] != kindOrder {
 		return -1

@@ -139,7 +139,7 @@ func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 		{second, 1, "limited"},
 	} {
 		change := delivery.Change{Status: delivery.Cancelled, At: time.Now()}
-		reply, err := s.cancel(t.Context(), s.partitionOf(s.account), s.account, call.order.ID, &change, call.nonce)
+		reply, err := s.Orders.cancel(t.Context(), s.partitionOf(s.account), s.account, call.order.ID, &change, call.nonce)
 		if name := reply.name; name != call.want && (call.want != "limited" || delivery.CodeOf(err) != delivery.CodeRateLimited) {
 			t.Errorf("nonce %d of %s: %s, %v", call.nonce, call.order.ID, name, err)
 		}
@@ -742,14 +742,14 @@ func TestCreateOrder_RepeatedCallAnswersTheFirstResult(t *testing.T) {
 	s := newEnv(t)
 	c := s.creation("X-1", "")
 	r := s.partitionOf(s.account)
-	s.prepareCreation(r, c)
+	s.Orders.prepareCreation(r, c)
 	for i, want := range []string{"created", "recovered", "recovered"} {
 		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
 		require(t, reply.name == want, "call %d answered %s, want %s", i, reply.name, want)
 	}
 
 	equal(t, s.rdb.XLen(t.Context(), r.key(kindEvents)).Val(), 1, "events")
-	reply := get(s.count(t.Context(), "consume", s.account, EndpointCancel, []string{r.windows(EndpointOrders, s.account)}))(t)
+	reply := get(s.Limits.count(t.Context(), "consume", s.account, EndpointCancel, []string{r.windows(EndpointOrders, s.account)}))(t)
 	check(t, reply.quota.Remaining == 100_000-2, "%d remain: repeated calls were counted", reply.quota.Remaining)
 }
 
@@ -760,7 +760,7 @@ func TestCreateOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 	get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error { a.Limits = one; return nil }))(t)
 	s.setClock(t, 4_000_000_000*second)
 	c := s.creation("X-1", "")
-	s.prepareCreation(s.partitionOf(s.account), c)
+	s.Orders.prepareCreation(s.partitionOf(s.account), c)
 	for _, want := range []string{"created", "recovered"} {
 		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
 		require(t, reply.name == want, "answered %s, want %s", reply.name, want)

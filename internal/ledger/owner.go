@@ -38,7 +38,10 @@ func (t *Token) Stored() Stored {
 
 // Ownership is how workers share the partitions: each has one owner, which alone reads its
 // streams of events and updates, moves its orders and sends its webhooks.
-type Ownership struct{ *core }
+type Ownership struct {
+	*core
+	limits *Limits
+}
 
 // Stored is a token as it is stored; two are equal while nobody has written.
 type Stored string
@@ -54,7 +57,7 @@ func (s Stored) Token() (t Token, err error) {
 // Due lists orders whose timers have run out, at most limit of each partition. After an error it has
 // those of the partitions that could be read. Replicas do not confirm the answer: what follows from it
 // is written with Advance.
-func (l Ownership) Due(ctx context.Context, partitions []int, now time.Time, limit int) ([][]delivery.OrderID, error) {
+func (l *Ownership) Due(ctx context.Context, partitions []int, now time.Time, limit int) ([][]delivery.OrderID, error) {
 	members, err := l.due(ctx, kindTimers, partitions, now, limit)
 
 	orders := make([][]delivery.OrderID, len(partitions))
@@ -64,65 +67,10 @@ func (l Ownership) Due(ctx context.Context, partitions []int, now time.Time, lim
 	return orders, failed("reading timers", err)
 }
 
-// due lists the members of each partition's sorted set of a kind whose times have come, at most
-// limit of each. On a single server a call reads the sets of many partitions. After an error members
-// has what could be read; nothing is read again, because the caller does so at its next interval. The
-// reply may be lost in a failover, so a caller must only act through a script that compares first.
-func (l *core) due(ctx context.Context, kind byte, partitions []int, now time.Time, limit int) (members [][]string, err error) {
-	pageSize := keysAtOnce
-	if l.cluster {
-		pageSize = 1 // each partition is a slot of its own
-	}
-
-	var calls []call
-	for page := range slices.Chunk(partitions, pageSize) {
-		read := call{args: []any{now.UnixMilli(), limit}}
-		for _, p := range page {
-			read.keys = append(read.keys, l.partitions[p].key(kind))
-		}
-		calls = append(calls, read)
-	}
-
-	replies, err := l.runAll(withoutPauses(unconfirmed(ctx)), "list_due", calls)
-
-	members = make([][]string, len(partitions))
-	for page, reply := range replies {
-		first := page * pageSize
-		ofPage := members[first:min(first+pageSize, len(members))]
-		problem := readDue(reply, ofPage)
-		err = cmp.Or(err, problem)
-	}
-
-	return members, err
-}
-
-// readDue appends to members[i] those that a reply of list_due has of the i-th key.
-func readDue(reply *redis.Cmd, members [][]string) error {
-	sets, _ := reply.Val().([]any)
-	for _, set := range sets {
-		placed, _ := set.([]any)
-		if len(placed) != 2 {
-			return unreadable("list_due")
-		}
-
-		place, _ := placed[0].(int64)
-		if place < 1 || int(place) > len(members) {
-			return unreadable("list_due")
-		}
-
-		found, _ := placed[1].([]any)
-		for _, member := range found {
-			members[place-1] = append(members[place-1], text(member))
-		}
-	}
-
-	return nil
-}
-
 // Take makes the worker the owner of a partition whose token is still the one seen. It goes on
 // where the last owner was or, where that is later, at a group's position, which only a person can
 // have set there. ErrNotOwner when the token has changed.
-func (l Ownership) Take(ctx context.Context, partition int, seen Stored, worker string) (*Owned, error) {
+func (l *Ownership) Take(ctx context.Context, partition int, seen Stored, worker string) (*Owned, error) {
 	r := l.partitions[partition]
 	token, err := seen.Token()
 	if err != nil {
@@ -207,7 +155,7 @@ func Later(id, than string) bool { return streamIDLess(than, id) }
 type Counts struct{ Events, Updates, Webhooks int64 }
 
 // takeGroup finds where to go on, and notes that in the group, which nobody reads by.
-func (l *core) takeGroup(ctx context.Context, step *Step, role Role, kind byte, id *string, read *int64) error {
+func (l *Ownership) takeGroup(ctx context.Context, step *Step, role Role, kind byte, id *string, read *int64) error {
 	key := step.partition.key(kind)
 	pipe := l.rdb.Pipeline()
 	before, groups := pipe.XInfoStream(ctx, key), pipe.XInfoGroups(ctx, key)
@@ -275,7 +223,7 @@ type Inbox struct {
 
 // Read waits until something has come into one of the partitions, for at most block, and returns
 // at most count entries of each stream. In a cluster it takes one partition at a time.
-func (l Ownership) Read(ctx context.Context, owned []*Owned, count int, block time.Duration) ([]*Inbox, error) {
+func (l *Ownership) Read(ctx context.Context, owned []*Owned, count int, block time.Duration) ([]*Inbox, error) {
 	keys, ids := make([]string, 0, 6*len(owned)), make([]string, 0, 3*len(owned))
 	byPrefix := make(map[string]*Inbox, len(owned))
 	for _, o := range owned {
@@ -378,7 +326,7 @@ type Wanted struct {
 
 // ReadOrders reads what turns of several partitions need, in one round trip: orders, events and endpoints. Deliveries of
 // one order share it, and have it apart from Orders.
-func (l Ownership) ReadOrders(ctx context.Context, wanted []*Wanted) error {
+func (l *Ownership) ReadOrders(ctx context.Context, wanted []*Wanted) error {
 	reader := newEventReader(ctx)
 	_, err := pipelined(ctx, l.rdb, "reading orders", wanted, func(pipe redis.Pipeliner, w *Wanted) func() *Wanted {
 		r := l.partitions[w.Partition]

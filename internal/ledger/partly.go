@@ -91,3 +91,20 @@ func partly(errs []error) error {
 	missing.note(errs)
 	return missing.err()
 }
+
+// noteReadability logs when the record under a key begins to be unreadable, and when it can be read
+// again. A nil problem means that it was read.
+func (l *core) noteReadability(key string, problem error) {
+	if problem == nil {
+		_, wasUnreadable := l.unreadableRecords.LoadAndDelete(key)
+		if wasUnreadable {
+			l.log.Info("a record is read again", "key", key)
+		}
+		return
+	}
+
+	_, isLogged := l.unreadableRecords.LoadOrStore(key, struct{}{})
+	if !isLogged {
+		l.log.Error("a record cannot be read; lists leave it out", "key", key, "error", problem)
+	}
+}

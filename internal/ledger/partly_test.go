@@ -516,7 +516,7 @@ func TestKnowsAccountSecret_OfThePartitionsThatAnswer(t *testing.T) {
 	}
 
 	check(t, !get(l.Limits.KnowsAccountSecret(t.Context(), stranger, testHash))(t), "a stranger is known")
-	exists := get(l.knowsAccount(t.Context(), vendors[1].account))(t)
+	exists := get(l.Limits.knowsAccount(t.Context(), vendors[1].account))(t)
 	check(t, exists, "an account that was known is forgotten")
 
 	hook.of(l.partitions...)
@@ -557,11 +557,11 @@ func TestFleetPermits_ComeFromAnotherServerWhileTheirsIsAway(t *testing.T) {
 	check(t, admitted < refilled+burst/2, "another process admitted %d requests, %d were refilled", admitted, refilled)
 
 	l.cluster = false
-	l.permitsAway.Store(0)
-	wantWhollyUnavailable(t, "a single server that is away", l.fleetPermitsError(t, fleet))
+	l.Fleets.permitsAway.Store(0)
+	wantWhollyUnavailable(t, "a single server that is away", l.Fleets.fleetPermitsError(t, fleet))
 }
 
-func (l *core) fleetPermitsError(t *testing.T, f *delivery.Fleet) error {
+func (l *Fleets) fleetPermitsError(t *testing.T, f *delivery.Fleet) error {
 	_, err := l.fleetPermits(t.Context(), f.ID)(f.RequestsPerSecond, 1)
 	return failure(err)
 }

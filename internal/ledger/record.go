@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"vendorapi/internal/delivery"
@@ -519,3 +520,16 @@ const (
 	eventNotice = 2
 	eventLate   = 3 // a delivery reported too late: the version's place has its time, ms
 )
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// number reads a stored figure; an absent one is 0.
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}

@@ -135,7 +135,7 @@ func (s *refusalShard) forget(account delivery.AccountID) {
 // It does not call Redis. A RATE_LIMITED request counts as refused in the account's activity; one of
 // a suspended account counts only in the total. So whoever calls it must know that the request is
 // the account's own.
-func (l Limits) Refused(account delivery.AccountID, endpoint Endpoint, order delivery.OrderID) (Quota, error) {
+func (l *Limits) Refused(account delivery.AccountID, endpoint Endpoint, order delivery.OrderID) (Quota, error) {
 	now := l.now()
 	quota, err := l.refused.find(refusedRequest{account: account, endpoint: endpoint}, now)
 	if err == nil && !order.IsZero() {

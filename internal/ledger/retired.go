@@ -122,7 +122,7 @@ type retiredSearch struct {
 // A bucket may be split while this looks: the ids that move are then in neither the bucket that was
 // read before nor the one that is read too late. So the indexes are read again afterwards, and what was not
 // found is looked for once more where its bucket is another now.
-func (l Orders) Retired(ctx context.Context, ids []delivery.OrderID) ([]bool, error) {
+func (l *Orders) Retired(ctx context.Context, ids []delivery.OrderID) ([]bool, error) {
 	found := make([]bool, len(ids))
 	var searches []retiredSearch
 	for i, id := range ids {
@@ -168,7 +168,7 @@ func (l Orders) Retired(ctx context.Context, ids []delivery.OrderID) ([]bool, er
 }
 
 // retiredIndexes reads the index of every partition in which something is looked for.
-func (l *core) retiredIndexes(ctx context.Context, searches []retiredSearch) (map[int]*retiredIndex, error) {
+func (l *Orders) retiredIndexes(ctx context.Context, searches []retiredSearch) (map[int]*retiredIndex, error) {
 	indexes := make(map[int]*retiredIndex)
 	var partitions []partition
 	for _, s := range searches {
@@ -195,7 +195,7 @@ func (l *core) retiredIndexes(ctx context.Context, searches []retiredSearch) (ma
 }
 
 // searchRetired reads the bucket of every search and reports whether the id is in it.
-func (l *core) searchRetired(ctx context.Context, searches []retiredSearch) ([]bool, error) {
+func (l *Orders) searchRetired(ctx context.Context, searches []retiredSearch) ([]bool, error) {
 	return pipelined(ctx, l.rdb, "reading retired orders", searches, func(pipe redis.Pipeliner, s retiredSearch) func() bool {
 		key, field := s.partition.retiredPlace(s.bucket)
 		values := pipe.HMGet(ctx, key, field)

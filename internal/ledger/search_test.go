@@ -258,7 +258,7 @@ func TestAccountsWithStores_ReadsNoEntryTwice(t *testing.T) {
 		for more := true; more; pages++ {
 			var accounts []delivery.AccountID
 			var err error
-			accounts, more, err = l.accountsWithStores(t.Context(), last, 7)
+			accounts, more, err = l.Stores.accountsWithStores(t.Context(), last, 7)
 			must(t, err)
 			for _, account := range accounts {
 				check(t, want[account] && compareAccounts(account, last) > 0, "%s after %s", account, last)

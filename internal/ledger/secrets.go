@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/subtle"
@@ -11,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
 )
@@ -130,103 +127,4 @@ func (k SecretKeys) aead(kid string) (cipher.AEAD, error) {
 		return nil, fmt.Errorf("key %q for webhook secrets: %w", kid, err)
 	}
 	return cipher.NewGCMWithRandomNonce(block)
-}
-
-// Reseal seals every webhook secret with the current key, which every program must have,
-// so that older keys can be removed. It may be repeated. One that cannot be opened stays,
-// and is an error after the others were sealed.
-func (l Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
-	notSealed := 0
-	var reasons []string // why the first few were not sealed
-	err = l.eachReceiver(ctx, func(ids []delivery.AccountID) error {
-		for _, id := range ids {
-			for _, field := range []string{secretField, earlierField} {
-				n, err := l.resealField(ctx, id, field)
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-
-				sealed += n
-				if err == nil {
-					continue
-				}
-
-				notSealed++
-				if len(reasons) < 10 {
-					reasons = append(reasons, fmt.Sprintf("account %s: %v", id, err))
-				}
-			}
-		}
-
-		return nil
-	})
-
-	if err == nil && notSealed > 0 {
-		err = fmt.Errorf("%d webhook secrets were not sealed again: %s", notSealed, strings.Join(reasons, "; "))
-	}
-
-	return sealed, err
-}
-
-// resealField seals what a field of an endpoint holds with the current key, and returns how many secrets
-// were not sealed with it. ErrConflict when others write the field all the time.
-func (l *core) resealField(ctx context.Context, id delivery.AccountID, field string) (int, error) {
-	key := l.partitionOf(id).keyOf(kindEndpoint, id[:])
-	for range updateTries {
-		before, err := l.rdb.HGet(ctx, key, field).Result()
-		if errors.Is(err, redis.Nil) || err == nil && before == "" {
-			return 0, nil
-		}
-
-		if err != nil {
-			return 0, failure(err)
-		}
-
-		after, n, err := l.resealed(id, field, before)
-		if err != nil || n == 0 {
-			return 0, err
-		}
-
-		reply, err := l.runText(ctx, "reseal_secret", []string{key}, field, before, after)
-		if err != nil || reply == "written" {
-			return n, err
-		}
-	}
-
-	return 0, ErrConflict
-}
-
-// resealed returns a field's value sealed with the current key, and how many of its secrets were not.
-func (l *core) resealed(id delivery.AccountID, field, value string) (after string, n int, err error) {
-	secrets := []EarlierSecret{{Secret: value}}
-	if field == earlierField {
-		secrets, err = parseEarlier(value)
-		if err != nil {
-			return "", 0, err
-		}
-	}
-
-	for i := range secrets {
-		isCurrent := strings.HasPrefix(secrets[i].Secret, l.secrets.Current+":")
-		if isCurrent {
-			continue
-		}
-
-		secret, err := l.secrets.open(id[:], secrets[i].Secret)
-		if err != nil {
-			return "", 0, err
-		}
-		secrets[i].Secret, err = l.secrets.seal(id[:], secret)
-		if err != nil {
-			return "", 0, err
-		}
-
-		n++
-	}
-
-	if field == earlierField {
-		return packEarlier(secrets), n, nil
-	}
-
-	return secrets[0].Secret, n, nil
 }

@@ -47,7 +47,7 @@ func NewSessionID() string { return randomText() }
 
 // Create stores a new session under the SHA-256 of its id: Redis does not learn the id. It sets the CSRF
 // token and the times.
-func (l Sessions) Create(ctx context.Context, id string, s Session) (created *Session, err error) {
+func (l *Sessions) Create(ctx context.Context, id string, s Session) (created *Session, err error) {
 	if len(s.Roles) > maxRoles {
 		return nil, fmt.Errorf("%d roles, at most %d can be stored", len(s.Roles), maxRoles)
 	}
@@ -59,7 +59,7 @@ func (l Sessions) Create(ctx context.Context, id string, s Session) (created *Se
 }
 
 // Get finds a session and extends it. TOKEN_INVALID for every other id.
-func (l Sessions) Get(ctx context.Context, id string) (*Session, error) {
+func (l *Sessions) Get(ctx context.Context, id string) (*Session, error) {
 	if len(id) != base64.RawURLEncoding.EncodedLen(sessionIDSize) {
 		return nil, noSession()
 	}
@@ -99,7 +99,7 @@ func (l Sessions) Get(ctx context.Context, id string) (*Session, error) {
 }
 
 // End removes a session on every replica at once. An unknown one is no error.
-func (l Sessions) End(ctx context.Context, id string) error {
+func (l *Sessions) End(ctx context.Context, id string) error {
 	return failed("ending a session", l.rdb.Del(ctx, l.sessionKey(id)).Err())
 }
 
@@ -107,19 +107,14 @@ func noSession() error {
 	return delivery.Refuse(delivery.CodeTokenInvalid, "the session is unknown or has ended; sign in")
 }
 
-// sessionsPrefix begins the keys of sessions, and those of their limits behind redis_rate's own prefix.
-// Only reporting's user of Redis has a right to such keys: a session that the gateway or the worker
-// could write would speak for any person.
-const sessionsPrefix = "sessions:"
-
 // sessionKey returns the key of the session with that id: sessions:{<env>g}<SHA-256 of the id>.
-func (l *core) sessionKey(id string) string {
+func (l *Sessions) sessionKey(id string) string {
 	digest := sha256.Sum256([]byte(id))
-	return l.sessionKeys() + string(digest[:])
+	return l.keys() + string(digest[:])
 }
 
 // sessionKeys returns what the keys of all sessions begin with.
-func (l *core) sessionKeys() string { return sessionsPrefix + l.global.prefix }
+func (l *Sessions) keys() string { return sessionsPrefix + l.global.prefix }
 
 // randomText is 32 random bytes in 43 characters for cookies, headers and forms.
 func randomText() string {
@@ -160,7 +155,7 @@ var (
 
 // CountSignIn counts an attempt before the password is checked. RATE_LIMITED with
 // RetryAfter for the user, the address, or both together.
-func (l Sessions) CountSignIn(ctx context.Context, user, address string) error {
+func (l *Sessions) CountSignIn(ctx context.Context, user, address string) error {
 	return l.countSignIn(ctx,
 		attemptGuard{l.signInKey("both", user, address), signInsOfUserAtAddress},
 		attemptGuard{l.signInKey("address", address), signInsFromAddress},
@@ -168,11 +163,11 @@ func (l Sessions) CountSignIn(ctx context.Context, user, address string) error {
 }
 
 // CountKnownSignIn is CountSignIn where the user has signed in before, by itself.
-func (l Sessions) CountKnownSignIn(ctx context.Context, user, device string) error {
+func (l *Sessions) CountKnownSignIn(ctx context.Context, user, device string) error {
 	return l.countSignIn(ctx, attemptGuard{l.signInKey("device", user, device), signInsOfDevice})
 }
 
-func (l *core) countSignIn(ctx context.Context, guards ...attemptGuard) error {
+func (l *Sessions) countSignIn(ctx context.Context, guards ...attemptGuard) error {
 	refusing, wait, err := l.countAttempt(ctx, guards...)
 	if refusing == "" {
 		return err
@@ -181,17 +176,17 @@ func (l *core) countSignIn(ctx context.Context, guards ...attemptGuard) error {
 }
 
 // ForgiveSignIns resets the user's attempts at an address, after the right password.
-func (l Sessions) ForgiveSignIns(ctx context.Context, user, address string) error {
+func (l *Sessions) ForgiveSignIns(ctx context.Context, user, address string) error {
 	return failed("forgetting sign-ins", l.rates.Reset(ctx, l.signInKey("both", user, address)))
 }
 
 // signInKey returns the key under which attempts of one kind are counted. It has the same length whatever is
 // typed as a name.
-func (l *core) signInKey(kind string, parts ...string) string {
+func (l *Sessions) signInKey(kind string, parts ...string) string {
 	var b []byte
 	for _, part := range slices.Concat([]string{kind}, parts) {
 		b = appendText(b, part)
 	}
 	digest := sha256.Sum256(b)
-	return l.sessionKeys() + "attempts:" + string(digest[:])
+	return l.keys() + "attempts:" + string(digest[:])
 }

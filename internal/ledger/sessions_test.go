@@ -117,7 +117,7 @@ func TestSession_LeavesRedisByItself(t *testing.T) {
 	l, clock := newSessions(t)
 	id, _ := signIn(t, l)
 	remaining := func() time.Duration {
-		return get(l.rdb.PTTL(t.Context(), l.sessionKey(id)).Result())(t)
+		return get(l.rdb.PTTL(t.Context(), l.Sessions.sessionKey(id)).Result())(t)
 	}
 	if d := remaining(); d <= SessionIdle-time.Minute || d > SessionIdle {
 		t.Errorf("a new one stays for %s", d)
@@ -276,7 +276,7 @@ func TestForgiveSignIns_ForgetsThePairOnly(t *testing.T) {
 // key's tag.
 func TestTagOf_IsBehindTheNamesOfReportingsOwnKeys(t *testing.T) {
 	l, _ := newSessions(t)
-	for _, key := range []string{l.sessionKey("id"), l.Books.key("head"), l.librariesKey()} {
+	for _, key := range []string{l.Sessions.sessionKey("id"), l.Books.key("head"), l.librariesKey()} {
 		equal(t, tagOf(redis.NewStringCmd(t.Context(), "set", key, "x")), "{sg}", key)
 	}
 }

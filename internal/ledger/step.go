@@ -24,6 +24,7 @@ type Step struct {
 	Published []*Delivery        // the batch's events for webhooks
 
 	ledger     *core
+	activity   *activityCounts
 	partition  partition
 	was        string
 	conditions []any // four each
@@ -44,8 +45,8 @@ type Step struct {
 }
 
 // Step begins a step of the owner that has the token.
-func (l Ownership) Step(partition int, token Token) *Step {
-	s := &Step{ledger: l.core, partition: l.partitions[partition], was: string(token.Stored()), Token: token,
+func (l *Ownership) Step(partition int, token Token) *Step {
+	s := &Step{ledger: l.core, activity: l.limits.activity, partition: l.partitions[partition], was: string(token.Stored()), Token: token,
 		eventsByAccount: make(map[delivery.AccountID][]byte), adds: make(map[string][]any), removes: make(map[string][]any)}
 	s.Token.Sequence++
 	return s
@@ -251,7 +252,7 @@ func (s *Step) renews() bool {
 // On a single server the steps that write nothing but the token share calls of renew_tokens, so that
 // a worker's idle partitions cost one call and not one each. Each token is still compared and
 // replaced by itself: an idle partition is fenced, lost and taken over like any other.
-func (l Ownership) Advance(ctx context.Context, steps []*Step) (result []error) {
+func (l *Ownership) Advance(ctx context.Context, steps []*Step) (result []error) {
 	calls, stepsOf := l.advances(steps)
 	replies, _ := l.runAll(ctx, advance, calls) // each reply has its own error
 
@@ -286,7 +287,7 @@ const (
 const keysAtOnce = 256
 
 // advances makes the calls that write the steps. stepsOf are the places of each call's steps.
-func (l Ownership) advances(steps []*Step) (calls []call, stepsOf [][]int) {
+func (l *Ownership) advances(steps []*Step) (calls []call, stepsOf [][]int) {
 	var renewals []int
 	for i, s := range steps {
 		if s.renews() && !l.cluster {
@@ -321,7 +322,7 @@ func (s *Step) read(script string, values []any) error {
 			s.Batch = text(values[1])
 		}
 		for _, status := range s.reached {
-			s.ledger.activity.reached(status)
+			s.activity.reached(status)
 		}
 		return nil
 	case "lost":

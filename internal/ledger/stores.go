@@ -77,9 +77,9 @@ func decodeStore(record string) (*delivery.Store, error) {
 
 // CountAndGet counts in the stores bucket and reads the store, which may be nil, in one
 // script. Errors are Consume's.
-func (l Stores) CountAndGet(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, Quota, error) {
+func (l *Stores) CountAndGet(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, Quota, error) {
 	r := l.partitionOf(account)
-	reply, err := l.count(ctx, "read_store", account, EndpointStores, []string{
+	reply, err := l.limits.count(ctx, "read_store", account, EndpointStores, []string{
 		r.windows(EndpointStores, account), r.store(delivery.OrderDigest(account, externalID))})
 	if err != nil || reply.payload == "" {
 		return nil, reply.quota, err
@@ -90,7 +90,7 @@ func (l Stores) CountAndGet(ctx context.Context, account delivery.AccountID, ext
 }
 
 // Get reads a store without counting. STORE_NOT_FOUND.
-func (l Stores) Get(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, error) {
+func (l *Stores) Get(ctx context.Context, account delivery.AccountID, externalID string) (*delivery.Store, error) {
 	r := l.partitionOf(account)
 	record, err := l.rdb.Get(ctx, r.store(delivery.OrderDigest(account, externalID))).Result()
 	if errors.Is(err, redis.Nil) {
@@ -106,7 +106,7 @@ func (l Stores) Get(ctx context.Context, account delivery.AccountID, externalID 
 // Write stores s, if it still has s.Revision (0: none), with the fleet's lists, the
 // closing timer and the notices, all in one script. ErrConflict; TOO_MANY_STORES for a
 // new store, or one more that waits for its fleet's answer, beyond the account's limits.
-func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice) error {
+func (l *Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice) error {
 	r := l.partitionOf(s.Account)
 	digest := delivery.OrderDigest(s.Account, s.ExternalID)
 	written := *s
@@ -149,7 +149,7 @@ func (l Stores) Write(ctx context.Context, s *delivery.Store, notices ...Notice)
 
 // OfFleet lists a fleet's stores in a state (0: any), in no particular order. unreadable counts those
 // that are missing because their records cannot be read. It reads no store that is in another state.
-func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState) (stores []*delivery.Store, unreadable int, err error) {
+func (l *Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState) (stores []*delivery.Store, unreadable int, err error) {
 	keys, err := l.storeKeys(ctx, l.storeSets(&StoreFilter{Fleet: fleet, State: state}))
 	if err != nil {
 		return nil, 0, err
@@ -160,7 +160,7 @@ func (l Stores) OfFleet(ctx context.Context, fleet delivery.FleetID, state deliv
 // CountOfFleets counts the stores of each fleet in a state, without reading them. Those whose
 // records cannot be read are counted, too. With ErrIncomplete the counts lack those of partitions that
 // do not answer.
-func (l Stores) CountOfFleets(ctx context.Context, fleets []delivery.FleetID, state delivery.StoreState) ([]int, error) {
+func (l *Stores) CountOfFleets(ctx context.Context, fleets []delivery.FleetID, state delivery.StoreState) ([]int, error) {
 	type fleetList struct {
 		fleet int // its place in fleets
 		key   string
@@ -208,7 +208,7 @@ func (p *StorePage) Len() int { return len(p.keys) }
 // between them. VALIDATION_FAILED for a cursor that no page had. A partition that does not answer is
 // left out, and the error of the page on which its stores would have been is ErrIncomplete: the page
 // is valid beside it.
-func (l Stores) PageOfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState, cursor string, limit int) (StorePage, error) {
+func (l *Stores) PageOfFleet(ctx context.Context, fleet delivery.FleetID, state delivery.StoreState, cursor string, limit int) (StorePage, error) {
 	after, err := l.parseStoreCursor(cursor)
 	if err != nil {
 		return StorePage{}, err
@@ -280,7 +280,7 @@ type storeRange struct {
 	isEmpty   bool   // nothing has to be read
 }
 
-func (l Stores) storesIn(ctx context.Context, ranges []storeRange, fleet delivery.FleetID, state delivery.StoreState, limit int) (found [][]string, errs []error) {
+func (l *Stores) storesIn(ctx context.Context, ranges []storeRange, fleet delivery.FleetID, state delivery.StoreState, limit int) (found [][]string, errs []error) {
 	return pipelinedEach(ctx, l.rdb, "listing stores", ranges, func(pipe redis.Pipeliner, r storeRange) func() []string {
 		if r.isEmpty {
 			return nil
@@ -300,12 +300,12 @@ func (l Stores) storesIn(ctx context.Context, ranges []storeRange, fleet deliver
 // ReadPage reads the stores of a page. Stores that have left the fleet or the state since
 // the page was found are left out, and so are those whose records cannot be read. With ErrIncomplete
 // the stores lack those of partitions that do not answer.
-func (l Stores) ReadPage(ctx context.Context, page StorePage) ([]*delivery.Store, error) {
+func (l *Stores) ReadPage(ctx context.Context, page StorePage) ([]*delivery.Store, error) {
 	stores, _, err := l.readPage(ctx, page)
 	return stores, err
 }
 
-func (l *core) readPage(ctx context.Context, page StorePage) (stores []*delivery.Store, unreadable int, err error) {
+func (l *Stores) readPage(ctx context.Context, page StorePage) (stores []*delivery.Store, unreadable int, err error) {
 	stores, unreadable, err = l.readStores(ctx, page.keys)
 	stores = slices.DeleteFunc(stores, func(s *delivery.Store) bool {
 		isInState := page.state == 0 || s.State == page.state
@@ -322,7 +322,7 @@ type storeCursor struct {
 
 func (c storeCursor) String() string { return fmt.Sprintf("%d.%x", c.partition, c.digest) }
 
-func (l *core) parseStoreCursor(text string) (storeCursor, error) {
+func (l *Stores) parseStoreCursor(text string) (storeCursor, error) {
 	if text == "" {
 		return storeCursor{}, nil
 	}
@@ -342,7 +342,7 @@ func (l *core) parseStoreCursor(text string) (storeCursor, error) {
 // readStores reads the stores under keys, without missing ones. One whose record cannot be read is
 // left out, counted and logged, so that it hurts no other store. With ErrIncomplete the stores of
 // partitions that do not answer are missing, too.
-func (l *core) readStores(ctx context.Context, keys []string) (stores []*delivery.Store, unreadable int, err error) {
+func (l *Stores) readStores(ctx context.Context, keys []string) (stores []*delivery.Store, unreadable int, err error) {
 	found, problems, err := readRecords(ctx, l.rdb, "reading stores", keys, func(i int, record string) (*delivery.Store, error) {
 		s, err := decodeStore(record)
 		l.noteReadability(keys[i], err)
@@ -351,27 +351,10 @@ func (l *core) readStores(ctx context.Context, keys []string) (stores []*deliver
 	return present(found), len(problems), err
 }
 
-// noteReadability logs when the record under a key begins to be unreadable, and when it can be read
-// again. A nil problem means that it was read.
-func (l *core) noteReadability(key string, problem error) {
-	if problem == nil {
-		_, wasUnreadable := l.unreadableRecords.LoadAndDelete(key)
-		if wasUnreadable {
-			l.log.Info("a record is read again", "key", key)
-		}
-		return
-	}
-
-	_, isLogged := l.unreadableRecords.LoadOrStore(key, struct{}{})
-	if !isLogged {
-		l.log.Error("a record cannot be read; lists leave it out", "key", key, "error", problem)
-	}
-}
-
-// WithDueStores lists those of the partitions in which the closing day of some store is over. After
+// WithDue lists those of the partitions in which the closing day of some store is over. After
 // an error it has those that could be read. Replicas do not confirm the answer, after which
-// DueStores reads the stores themselves.
-func (l Lifecycle) WithDueStores(ctx context.Context, partitions []int, now time.Time) (due []int, err error) {
+// Due reads the stores themselves.
+func (l *Stores) WithDue(ctx context.Context, partitions []int, now time.Time) (due []int, err error) {
 	members, err := l.due(ctx, kindClosings, partitions, now, 1)
 	for i, p := range partitions {
 		if len(members[i]) > 0 {
@@ -381,9 +364,9 @@ func (l Lifecycle) WithDueStores(ctx context.Context, partitions []int, now time
 	return due, failed("reading closing days", err)
 }
 
-// DueStores lists stores of a partition whose closing day is over, about limit of them. It passes over
+// Due lists stores of a partition whose closing day is over, about limit of them. It passes over
 // those whose records cannot be read, however many there are.
-func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, limit int) ([]*delivery.Store, error) {
+func (l *Stores) Due(ctx context.Context, partition int, now time.Time, limit int) ([]*delivery.Store, error) {
 	r := l.partitions[partition]
 	var due []*delivery.Store
 	page := redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: int64(limit)}
@@ -415,7 +398,7 @@ func (l Lifecycle) DueStores(ctx context.Context, partition int, now time.Time, 
 }
 
 // Publish appends notices to the event streams of their accounts.
-func (l Webhooks) Publish(ctx context.Context, notices ...Notice) error {
+func (l *Webhooks) Publish(ctx context.Context, notices ...Notice) error {
 	for i := range notices {
 		if _, err := l.publish(ctx, &notices[i], notices[i].id(), noticeLifetime); err != nil {
 			return err
@@ -424,7 +407,7 @@ func (l Webhooks) Publish(ctx context.Context, notices ...Notice) error {
 	return nil
 }
 
-func (l *core) publish(ctx context.Context, n *Notice, eventID string, lifetime time.Duration) (string, error) {
+func (l *Webhooks) publish(ctx context.Context, n *Notice, eventID string, lifetime time.Duration) (string, error) {
 	r := l.partitionOf(n.Account)
 	_, err := l.run(ctx, "publish_notices", []string{r.key(kindEvents)},
 		r.prefix, lifetime.Milliseconds(), eventID, encodeNotice(n))
@@ -457,7 +440,7 @@ const (
 // may be: it reads storesSearched stores at most, and without an account or a fleet it looks at the
 // stores of accountsSearched accounts only. Stores whose records cannot be read are left out. With
 // ErrIncomplete it has looked only where the servers answer.
-func (l Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*delivery.Store, more bool, err error) {
+func (l *Stores) Find(ctx context.Context, f StoreFilter, limit int) (stores []*delivery.Store, more bool, err error) {
 	if err := checkListed(limit); err != nil {
 		return nil, false, err
 	}
@@ -496,7 +479,7 @@ func (s *storeSearch) isFull() bool { return len(s.found) > s.limit }
 
 // searchAccounts reads the stores of one account after the other until there are enough. Accounts
 // without a store cost nothing.
-func (l Stores) searchAccounts(ctx context.Context, s *storeSearch) error {
+func (l *Stores) searchAccounts(ctx context.Context, s *storeSearch) error {
 	var last delivery.AccountID
 	for searched := 0; searched < accountsSearched; {
 		accounts, more, err := l.accountsWithStores(ctx, last, itemsAtOnce)
@@ -537,7 +520,7 @@ func (l Stores) searchAccounts(ctx context.Context, s *storeSearch) error {
 // accountsWithStores lists the accounts after one that have a store, at most limit. Their entries all
 // have the same score, so Redis orders them by id.
 // With ErrIncomplete those of partitions that do not answer are left out.
-func (l *core) accountsWithStores(ctx context.Context, after delivery.AccountID, limit int) (accounts []delivery.AccountID, more bool, err error) {
+func (l *Stores) accountsWithStores(ctx context.Context, after delivery.AccountID, limit int) (accounts []delivery.AccountID, more bool, err error) {
 	start := "-"
 	if !after.IsZero() {
 		start = "(" + string(after[:])
@@ -567,7 +550,7 @@ func (l *core) accountsWithStores(ctx context.Context, after delivery.AccountID,
 
 // search reads the stores of the sets. It has the ids of at most storesSearched stores in memory, and
 // those of one set.
-func (l Stores) search(ctx context.Context, s *storeSearch, sets []storeSet) error {
+func (l *Stores) search(ctx context.Context, s *storeSearch, sets []storeSet) error {
 	for some := range slices.Chunk(sets, setsAtOnce) {
 		some, sizes := l.sizedSets(ctx, s, some)
 
@@ -600,7 +583,7 @@ func (l Stores) search(ctx context.Context, s *storeSearch, sets []storeSet) err
 	return nil
 }
 
-func (l Stores) searchRecords(ctx context.Context, s *storeSearch, keys []string) error {
+func (l *Stores) searchRecords(ctx context.Context, s *storeSearch, keys []string) error {
 	s.unread -= len(keys)
 	for some := range slices.Chunk(keys, itemsAtOnce) {
 		stores, _, err := l.readStores(ctx, some)
@@ -630,7 +613,7 @@ func (s *storeSearch) take(err error) error {
 }
 
 // sizedSets returns the sets that can be read, with their sizes. The search takes note of the others.
-func (l *core) sizedSets(ctx context.Context, s *storeSearch, sets []storeSet) (readable []storeSet, sizes []int64) {
+func (l *Stores) sizedSets(ctx context.Context, s *storeSearch, sets []storeSet) (readable []storeSet, sizes []int64) {
 	all, errs := pipelinedEach(ctx, l.rdb, "counting stores", sets, func(pipe redis.Pipeliner, set storeSet) func() int64 {
 		if set.isSorted {
 			return pipe.ZCard(ctx, set.key).Val
@@ -673,7 +656,7 @@ type storeSet struct {
 }
 
 // storeSets hold every store of the filter's account or fleet.
-func (l *core) storeSets(f *StoreFilter) (sets []storeSet) {
+func (l *Stores) storeSets(f *StoreFilter) (sets []storeSet) {
 	if !f.Account.IsZero() {
 		return []storeSet{l.storesOf(f.Account)}
 	}
@@ -683,14 +666,14 @@ func (l *core) storeSets(f *StoreFilter) (sets []storeSet) {
 	return sets
 }
 
-func (l *core) storesOf(account delivery.AccountID) storeSet {
+func (l *Stores) storesOf(account delivery.AccountID) storeSet {
 	r := l.partitionOf(account)
 	return storeSet{partition: r, key: r.keyOf(kindAccountStores, account[:])}
 }
 
 // storeKeys lists the keys of the stores in some sets. With ErrIncomplete it lacks those of partitions
 // that do not answer.
-func (l *core) storeKeys(ctx context.Context, sets []storeSet) ([]string, error) {
+func (l *Stores) storeKeys(ctx context.Context, sets []storeSet) ([]string, error) {
 	members, errs := pipelinedEach(ctx, l.rdb, "listing stores", sets, func(pipe redis.Pipeliner, set storeSet) func() []string {
 		if set.isSorted {
 			return pipe.ZRange(ctx, set.key, 0, -1).Val
@@ -719,7 +702,7 @@ func StoreOf(o *delivery.Order) StoreName { return StoreName{o.Account, o.Extern
 
 // GetAll reads stores, without missing ones, and unreadable ones, which are reported. With
 // ErrIncomplete those of partitions that do not answer are missing, too.
-func (l Stores) GetAll(ctx context.Context, names []StoreName) (stores map[StoreName]*delivery.Store, unreadable []error, err error) {
+func (l *Stores) GetAll(ctx context.Context, names []StoreName) (stores map[StoreName]*delivery.Store, unreadable []error, err error) {
 	keys := make([]string, len(names))
 	for i, n := range names {
 		keys[i] = l.partitionOf(n.Account).store(delivery.OrderDigest(n.Account, n.ExternalID))

@@ -411,7 +411,7 @@ func TestStores_AnUnreadableRecordIsLeftOutAndLoggedOnce(t *testing.T) {
 
 		due := 0
 		for partition := range l.partitions {
-			due += len(get(l.Lifecycle.DueStores(t.Context(), partition, midnight.Add(48*time.Hour), 10))(t))
+			due += len(get(l.Stores.Due(t.Context(), partition, midnight.Add(48*time.Hour), 10))(t))
 		}
 
 		equal(t, due, len(want), "stores whose closing day is over")
@@ -425,7 +425,7 @@ func TestStores_AnUnreadableRecordIsLeftOutAndLoggedOnce(t *testing.T) {
 }
 
 // However many records are broken, a store behind them is closed on its day.
-func TestDueStores_PassesOverUnreadableOnes(t *testing.T) {
+func TestStores_DuePassesOverUnreadableOnes(t *testing.T) {
 	l := openTest(t)
 	account, fleet := newAccount(t, l, plenty()), delivery.NewFleetID()
 	day := time.Date(2027, 1, 2, 0, 0, 0, 0, time.UTC)
@@ -440,7 +440,7 @@ func TestDueStores_PassesOverUnreadableOnes(t *testing.T) {
 		must(t, l.rdb.Set(t.Context(), inPartition.store(delivery.OrderDigest(account, id)), garbage, 0).Err())
 	}
 
-	due := get(l.Lifecycle.DueStores(t.Context(), inPartition.number, day.AddDate(0, 0, 9), 1))(t)
+	due := get(l.Stores.Due(t.Context(), inPartition.number, day.AddDate(0, 0, 9), 1))(t)
 
 	check(t, len(due) == 1 && due[0].ExternalID == "whole", "%d stores are due", len(due))
 }

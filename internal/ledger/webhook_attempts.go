@@ -179,13 +179,13 @@ func (a *AttemptRecord) Lines(d *Delivery, failedProbe bool) (line, unanswered [
 }
 
 // Attempts is an account's log, newest first, at most 200 and 256 kB; state "": all.
-func (l Webhooks) Attempts(ctx context.Context, account delivery.AccountID, state string) ([]AttemptRecord, error) {
+func (l *Webhooks) Attempts(ctx context.Context, account delivery.AccountID, state string) ([]AttemptRecord, error) {
 	records, err := l.LastAttempts(ctx, account, attemptsShown)
 	return slices.DeleteFunc(records, func(a AttemptRecord) bool { return state != "" && a.State != state }), err
 }
 
 // LastAttempts are the newest n lines of an account's log, newest first.
-func (l Webhooks) LastAttempts(ctx context.Context, account delivery.AccountID, n int) ([]AttemptRecord, error) {
+func (l *Webhooks) LastAttempts(ctx context.Context, account delivery.AccountID, n int) ([]AttemptRecord, error) {
 	r := l.partitionOf(account)
 	lines, err := l.rdb.LRange(ctx, r.keyOf(kindAttemptLog, account[:]), 0, int64(n)-1).Result()
 	if err != nil {

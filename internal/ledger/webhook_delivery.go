@@ -164,7 +164,7 @@ type ScheduleQuery struct {
 
 // Scheduled reads parts of schedules, in two round trips, in the order in which they are due. Events
 // of one order share it: nobody may change it.
-func (l Ownership) Scheduled(ctx context.Context, queries []ScheduleQuery) ([][]*Scheduled, error) {
+func (l *Ownership) Scheduled(ctx context.Context, queries []ScheduleQuery) ([][]*Scheduled, error) {
 	reads, err := pipelined(ctx, l.rdb, "reading schedules", queries, func(pipe redis.Pipeliner, q ScheduleQuery) func() []redis.Z {
 		key := l.partitions[q.Partition].keyOf(kindRetries, q.Account[:])
 		after := strconv.FormatUint(uint64(q.Until)+1, 10) // replays are due within a millisecond
@@ -367,27 +367,28 @@ type EndpointAt struct {
 }
 
 // EndpointFacts reads what is stored about endpoints.
-func (l Ownership) EndpointFacts(ctx context.Context, endpoints []EndpointAt) ([]*Facts, error) {
+func (l *Ownership) EndpointFacts(ctx context.Context, endpoints []EndpointAt) ([]*Facts, error) {
 	return pipelined(ctx, l.rdb, "reading webhook endpoints", endpoints, func(pipe redis.Pipeliner, e EndpointAt) func() *Facts {
 		return l.readFacts(ctx, pipe, l.partitions[e.Partition], e.Account)
 	})
 }
 
 // readFacts asks for what is stored about an endpoint.
-func (l *core) readFacts(ctx context.Context, pipe redis.Pipeliner, r partition, account delivery.AccountID) func() *Facts {
+func (l *Ownership) readFacts(ctx context.Context, pipe redis.Pipeliner, r partition, account delivery.AccountID) func() *Facts {
 	values := pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:]))
 	scheduled := pipe.ZCard(ctx, r.keyOf(kindRetries, account[:]))
 	muted := pipe.HGet(ctx, r.account(account), mutedField)
 	return func() *Facts {
-		f := l.decodeFacts(account, values.Val())
+		f := decodeFacts(account, values.Val(), l.secrets, l.Now())
 		f.Muted = decodeMuted(muted.Val())
 		f.Scheduled = scheduled.Val() > 0
 		return f
 	}
 }
 
-func (l *core) decodeFacts(account delivery.AccountID, values map[string]string) *Facts {
-	receiver, err := l.decodeReceiver(account, values)
+// decodeFacts returns what an endpoint's hash says. Where its secrets cannot be opened, Facts.Unreadable says why.
+func decodeFacts(account delivery.AccountID, values map[string]string, keys SecretKeys, now time.Time) *Facts {
+	receiver, err := decodeReceiver(account, values, keys, now)
 	f := &Facts{Receiver: *receiver, State: EndpointState(values["state"]), StateSince: number(values["since"]),
 		Moved: number(values["moved"]), Deleted: number(values["deleted"]),
 		ProbeRequest: probeRequest(values), Unreadable: err, Waiting: int(number(values["waiting"])),
@@ -412,7 +413,7 @@ func probeRequest(values map[string]string) int64 {
 // new owner asks once. Every account of the partition is looked at, itemsAtOnce in a round trip, and a
 // page has those of one round trip that were found; none is empty. They come in no order. It ends with page's
 // first error, or when it cannot read: then the pages so far are right, and others are missing.
-func (l Ownership) Pending(ctx context.Context, partition int, page func([]delivery.AccountID) error) error {
+func (l *Ownership) Pending(ctx context.Context, partition int, page func([]delivery.AccountID) error) error {
 	r := l.partitions[partition]
 	look := func(ids []delivery.AccountID) error {
 		isPending, err := pipelined(ctx, l.rdb, "reading schedules", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() bool {
@@ -447,7 +448,7 @@ func (l Ownership) Pending(ctx context.Context, partition int, page func([]deliv
 }
 
 // Ended are the ids of the events that ended after an entry of the partition's events was written.
-func (l Ownership) Ended(ctx context.Context, partition int, since string) (map[string]bool, error) {
+func (l *Ownership) Ended(ctx context.Context, partition int, since string) (map[string]bool, error) {
 	r, ended := l.partitions[partition], make(map[string]bool)
 	ms, _ := splitStreamID(since)
 	err := l.eachPage(ctx, r.key(kindOutcomes), strconv.FormatUint(ms, 10), "+", func(page []redis.XMessage) error {
@@ -474,7 +475,7 @@ type Backlog struct {
 }
 
 // Backlogs reads what stands in schedules.
-func (l Ownership) Backlogs(ctx context.Context, endpoints []EndpointAt) ([]Backlog, error) {
+func (l *Ownership) Backlogs(ctx context.Context, endpoints []EndpointAt) ([]Backlog, error) {
 	if len(endpoints) == 0 {
 		return nil, nil
 	}

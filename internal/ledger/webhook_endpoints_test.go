@@ -15,7 +15,7 @@ import (
 // writes calls the script as the gateway does, and returns its answer, of a refusal the code.
 func (s *env) writes(t *testing.T, mode string, args ...any) string {
 	t.Helper()
-	answer, err := s.writeEndpoint(t.Context(), s.account, mode, args...)
+	answer, err := s.Webhooks.writeEndpoint(t.Context(), s.account, mode, args...)
 	if refusal, ok := err.(*delivery.Error); ok {
 		return string(refusal.Code)
 	}
@@ -172,7 +172,7 @@ func TestSetURL_AwaitsTheEndOfWhatWaitedForADeletedOne(t *testing.T) {
 	left := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "url", "secret", "earlier", "proven").Val()
 	check(t, slices.Equal(left, []any{nil, nil, nil, nil}), "a deleted endpoint still has %q", left)
 	notes := s.noted(t)
-	s.unsentPause = 0
+	s.Webhooks.unsentPause = 0
 	asked := &countCommands{counts: map[string]int{}}
 	s.rdb.AddHook(asked)
 	_, _, err := s.Webhooks.SetURL(t.Context(), s.account, "https://third.example/")
@@ -287,7 +287,7 @@ func TestEndpoint_CountsTheScheduleAndWhatIsInMemory(t *testing.T) {
 		time.Hour:     {ok: 1, failed: 2}, // those of this hour are of the previous one then
 		2 * time.Hour: {},
 	} {
-		f := s.decodeFacts(s.account, get(s.rdb.HGetAll(t.Context(), s.key(kindEndpoint)).Result())(t))
+		f := decodeFacts(s.account, get(s.rdb.HGetAll(t.Context(), s.key(kindEndpoint)).Result())(t), s.secrets, s.Now())
 		ok, failed := f.Tally.recent(at(after))
 		check(t, attempts{ok, failed} == want && f.Tally.Delivered == 3, "after %s: %+v", after, f)
 	}

@@ -42,7 +42,7 @@ var errReplayTooLong = errors.New("a replay ends after 50 seconds")
 // while another runs, and when the time is over; then what replay returns as queued is queued.
 // Nothing else ends it: the HTTP server says of no client that it is gone, so a replay whose client
 // is gone goes on until its limit, or until nothing pays for a page.
-func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay func(context.Context) (int, error)) (int, error) {
+func (l *Webhooks) replaying(ctx context.Context, account delivery.AccountID, replay func(context.Context) (int, error)) (int, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, replayLimit, errReplayTooLong)
 	defer cancel()
 
@@ -73,7 +73,7 @@ func (l *core) replaying(ctx context.Context, account delivery.AccountID, replay
 // none after EVENT_NOT_FOUND, which names the first that is unknown, no longer stored or
 // another's. WEBHOOK_NOT_CONFIGURED; RATE_LIMITED while another runs; TOO_MANY_REPLAYS when as many
 // wait as may.
-func (l Webhooks) ReplayEvents(ctx context.Context, account delivery.AccountID, eventIDs []string) (int, error) {
+func (l *Webhooks) ReplayEvents(ctx context.Context, account delivery.AccountID, eventIDs []string) (int, error) {
 	return l.replaying(ctx, account, func(ctx context.Context) (int, error) {
 		events := make([]Event, 0, len(eventIDs))
 		for i, eventID := range eventIDs {
@@ -98,9 +98,9 @@ func (l Webhooks) ReplayEvents(ctx context.Context, account delivery.AccountID, 
 }
 
 // replayable is an event of the account; zero: it has no such event.
-func (l *core) replayable(ctx context.Context, account delivery.AccountID, eventID string) (Event, error) {
+func (l *Webhooks) replayable(ctx context.Context, account delivery.AccountID, eventID string) (Event, error) {
 	if id, version, err := delivery.ParseEventID(eventID); err == nil {
-		found, err := (Orders{l}).GetAll(ctx, []delivery.OrderID{id})
+		found, err := l.orders.GetAll(ctx, []delivery.OrderID{id})
 		if err != nil || found[0] == nil || found[0].Account != account {
 			return Event{}, err
 		}
@@ -143,13 +143,13 @@ func (e *Event) key() string {
 // thousand events, or entries of the stream if these are more, and its error ends the replay; nil:
 // nobody pays. Errors as ReplayEvents; a refusal says how far the replay has come, and from where to
 // go on.
-func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time, charge func() error) (int, error) {
+func (l *Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, since time.Time, charge func() error) (int, error) {
 	if charge == nil {
 		charge = func() error { return nil }
 	}
 
 	stream := l.partitionOf(account).keyOf(kindAccountEvents, account[:])
-	replay := replaySince{core: l.core, account: account, charge: charge}
+	replay := replaySince{Webhooks: l, account: account, charge: charge}
 	queued, err := l.replayWithURL(ctx, account, func(ctx context.Context) (int, error) {
 		start, end, err := l.replayRange(ctx, l.partitionOf(account), since)
 		if err != nil {
@@ -167,7 +167,7 @@ func (l Webhooks) ReplaySince(ctx context.Context, account delivery.AccountID, s
 
 // replaySince is a replay in progress of all events since a time.
 type replaySince struct {
-	*core
+	*Webhooks
 	account delivery.AccountID
 	charge  func() error
 
@@ -243,9 +243,9 @@ func unfinished(err error, reached time.Time) error {
 // ReplayOutcomes queues the events again whose last outcome since a time was state
 // ("undelivered" or "notSent"), at most 24 hours back. Errors as ReplayEvents. It reads the
 // outcomes of the whole partition page by page, and keeps of them no more events than may wait.
-func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID, state string, since time.Time) (int, error) {
+func (l *Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID, state string, since time.Time) (int, error) {
 	return l.replayWithURL(ctx, account, func(ctx context.Context) (int, error) {
-		outcomes := lastOutcomes{state: state, limit: l.mostWaiting, places: make(map[Event]int)}
+		outcomes := lastOutcomes{state: state, limit: l.maxWaiting, places: make(map[Event]int)}
 		start, end, err := l.replayRange(ctx, l.partitionOf(account), since)
 		if err != nil {
 			return 0, err
@@ -276,7 +276,7 @@ func (l Webhooks) ReplayOutcomes(ctx context.Context, account delivery.AccountID
 
 // noteOutcomes adds to last the outcomes of the account's events that stand between two ids of the
 // partition's stream.
-func (l *core) noteOutcomes(ctx context.Context, account delivery.AccountID, start, end string, last *lastOutcomes) error {
+func (l *Webhooks) noteOutcomes(ctx context.Context, account delivery.AccountID, start, end string, last *lastOutcomes) error {
 	r := l.partitionOf(account)
 	return l.eachReplayPage(ctx, r.key(kindOutcomes), start, end, nil, func(page []redis.XMessage) error {
 		for _, message := range page {
@@ -338,8 +338,8 @@ func (o *lastOutcomes) events() []Event {
 
 // replayWithURL runs a replay as replaying does, if the account has a URL. Otherwise it returns
 // WEBHOOK_NOT_CONFIGURED.
-func (l *core) replayWithURL(ctx context.Context, account delivery.AccountID, replay func(context.Context) (int, error)) (int, error) {
-	if _, err := (Webhooks{l}).Endpoint(ctx, account); err != nil {
+func (l *Webhooks) replayWithURL(ctx context.Context, account delivery.AccountID, replay func(context.Context) (int, error)) (int, error) {
+	if _, err := l.Endpoint(ctx, account); err != nil {
 		return 0, err
 	}
 	return l.replaying(ctx, account, replay)
@@ -347,7 +347,7 @@ func (l *core) replayWithURL(ctx context.Context, account delivery.AccountID, re
 
 // replayRange are the ids of a partition's entries from a time, but at most 24 hours back, until now. Its
 // server's clock, which made the ids, says what now is.
-func (l *core) replayRange(ctx context.Context, r partition, since time.Time) (start, end string, err error) {
+func (l *Webhooks) replayRange(ctx context.Context, r partition, since time.Time) (start, end string, err error) {
 	now, err := l.timeOf(ctx, r)
 	if err != nil {
 		return "", "", err
@@ -361,7 +361,7 @@ func (l *core) replayRange(ctx context.Context, r partition, since time.Time) (s
 // calls charge, unless that is nil. It stops at the first error of do or charge and returns it.
 //
 // It reads one more entry than a page has, so that charge is called only if another page follows.
-func (l *core) eachReplayPage(ctx context.Context, stream, start, end string, charge func() error, do func([]redis.XMessage) error) error {
+func (l *Webhooks) eachReplayPage(ctx context.Context, stream, start, end string, charge func() error, do func([]redis.XMessage) error) error {
 	for {
 		entries, err := l.rdb.XRangeN(ctx, stream, start, end, replayPage+1).Result()
 		if err != nil {
@@ -391,7 +391,7 @@ func (l *core) eachReplayPage(ctx context.Context, stream, start, end string, ch
 }
 
 // withoutMuted leaves out the events of types that are turned off for the account.
-func (l *core) withoutMuted(ctx context.Context, account delivery.AccountID, events []Event) ([]Event, error) {
+func (l *Webhooks) withoutMuted(ctx context.Context, account delivery.AccountID, events []Event) ([]Event, error) {
 	text, err := l.rdb.HGet(ctx, l.partitionOf(account).account(account), mutedField).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, failed("reading which events are muted", err)
@@ -405,7 +405,7 @@ func (l *core) withoutMuted(ctx context.Context, account delivery.AccountID, eve
 
 // queueReplays puts events into an endpoint's schedule, unless they wait already or are muted, each with
 // a new window of 24 h, and returns queued plus their number.
-func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, events []Event, queued int) (int, error) {
+func (l *Webhooks) queueReplays(ctx context.Context, account delivery.AccountID, events []Event, queued int) (int, error) {
 	r := l.partitionOf(account)
 	events, err := l.withoutMuted(ctx, account, events)
 	if err != nil {
@@ -413,7 +413,7 @@ func (l *core) queueReplays(ctx context.Context, account delivery.AccountID, eve
 	}
 
 	for page := range slices.Chunk(events, replayBatch) {
-		args := []any{r.prefix, account[:], l.mostWaiting, queued}
+		args := []any{r.prefix, account[:], l.maxWaiting, queued}
 		for i := range page {
 			args = append(args, page[i].key())
 		}
@@ -463,7 +463,7 @@ func replayableOf(r partition, page []redis.XMessage) []entryEvent {
 }
 
 // ownEvents returns those of the events whose order or notice is still stored as the account's.
-func (l *core) ownEvents(ctx context.Context, r partition, account delivery.AccountID, events []entryEvent) ([]Event, error) {
+func (l *Webhooks) ownEvents(ctx context.Context, r partition, account delivery.AccountID, events []entryEvent) ([]Event, error) {
 	// The account of an expired or retired order is empty.
 	owners, err := pipelined(ctx, l.rdb, "reading the owners of events", events, func(pipe redis.Pipeliner, event entryEvent) func() string {
 		if event.Notice != "" {

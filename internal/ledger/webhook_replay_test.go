@@ -22,7 +22,7 @@ import (
 func (s *env) replays(t *testing.T, keys ...string) string {
 	t.Helper()
 	r := s.partitions[0]
-	args := []any{r.prefix, s.account[:], s.mostWaiting, 0}
+	args := []any{r.prefix, s.account[:], s.Webhooks.maxWaiting, 0}
 	for _, key := range keys {
 		args = append(args, key)
 	}
@@ -100,7 +100,7 @@ func TestUnschedule_LeavesWhatWasAskedForMeanwhile(t *testing.T) {
 
 func TestQueueReplays_WritesAllOrNothing(t *testing.T) {
 	s := newWebhookEnv(t)
-	s.mostWaiting = 5
+	s.Webhooks.maxWaiting = 5
 	keys := numbered("evt_", 8)
 	equal(t, s.replays(t, keys[:3]...), "queued", "three")
 	notes := s.noted(t)
@@ -223,7 +223,7 @@ func TestReplay_NoMoreThanMayWait(t *testing.T) {
 		ids[i] = s.eventID(key)
 	}
 
-	s.mostWaiting = 5
+	s.Webhooks.maxWaiting = 5
 	equal(t, get(s.Webhooks.ReplayEvents(t.Context(), s.account, ids[:3]))(t), 3, "replayed")
 	refusal := wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), s.account, since, nil)), delivery.CodeTooManyReplays)
 	check(t, refusal.WaitSeconds() == 0 && strings.HasPrefix(refusal.Message, "0 events of this replay were queued"), "%+v", refusal)
@@ -237,7 +237,7 @@ func TestReplay_NoMoreThanMayWait(t *testing.T) {
 // What waits anyway, however much, keeps no replay out.
 func TestReplay_OthersThatWaitDoNotCount(t *testing.T) {
 	s := newWebhookEnv(t)
-	s.mostWaiting = 5
+	s.Webhooks.maxWaiting = 5
 	waiting, fresh := numbered("evt_w", 8), numbered("evt_f", 7)
 	s.owns(t, func(step *Step) {
 		events := make([]Scheduled, len(waiting))
@@ -422,7 +422,7 @@ func TestReplay_SaysThatItsTimeIsOver(t *testing.T) {
 		{full, delivery.CodeTooManyReplays},
 	} {
 		ctx, end := context.WithCancelCause(t.Context())
-		_, err := s.replaying(ctx, s.account, func(context.Context) (int, error) {
+		_, err := s.Webhooks.replaying(ctx, s.account, func(context.Context) (int, error) {
 			end(errReplayTooLong)
 			return 300, c.failure
 		})
@@ -465,11 +465,11 @@ func TestReplay_SaysFromWhereToGoOnOnlyWhereThatHelps(t *testing.T) {
 	s.pass(t, 10*time.Minute)
 	since := s.now().Add(-time.Hour)
 
-	s.mostWaiting = replayPage
+	s.Webhooks.maxWaiting = replayPage
 	refusal := wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), s.account, since, nil)), delivery.CodeTooManyReplays)
 	check(t, strings.Contains(refusal.Message, advice), "when as many wait as may: %s", refusal.Message)
 
-	s.mostWaiting = mostWaiting
+	s.Webhooks.maxWaiting = mostWaiting
 	removed := func() error { return s.Webhooks.Delete(t.Context(), s.account) }
 	refusal = wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), s.account, since, removed)), delivery.CodeWebhookNotConfigured)
 	check(t, !strings.Contains(refusal.Message, advice), "without a URL: %s", refusal.Message)
@@ -484,7 +484,7 @@ func TestReplay_ByOutcomeKeepsNoMoreThanMayWait(t *testing.T) {
 
 	s.ends(t, StateDelivered, keys[1])
 	s.pass(t, 10*time.Minute)
-	s.mostWaiting = 5
+	s.Webhooks.maxWaiting = 5
 	yesterday := s.now().Add(-23 * time.Hour)
 	n, err := s.Webhooks.ReplayOutcomes(t.Context(), s.account, StateUndelivered, yesterday)
 	refusal := wantCode(t, err, delivery.CodeTooManyReplays)

@@ -154,7 +154,7 @@ func TestScheduled_WhatIsGoneLeavesByWhatWasRead(t *testing.T) {
 
 				for range asked {
 					s.pass(t, time.Second)
-					get(s.queueReplays(t.Context(), s.account, []Event{{Notice: key[1:]}}, 0))(t)
+					get(s.Webhooks.queueReplays(t.Context(), s.account, []Event{{Notice: key[1:]}}, 0))(t)
 				}
 
 				read := s.reads(t, 0, math.MaxInt64, 10)[0]

@@ -2,10 +2,12 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -65,7 +67,7 @@ func webhookNotConfigured() error {
 }
 
 // decodeEndpoint is the endpoint with these facts; nil when it has no URL. first is the next to be due.
-func (l *core) decodeEndpoint(account delivery.AccountID, f *Facts, scheduled int64, first []redis.Z, owned bool) *WebhookEndpoint {
+func (l *Webhooks) decodeEndpoint(account delivery.AccountID, f *Facts, scheduled int64, first []redis.Z, owned bool) *WebhookEndpoint {
 	if f.URL == "" {
 		return nil
 	}
@@ -102,7 +104,7 @@ func (l *core) decodeEndpoint(account delivery.AccountID, f *Facts, scheduled in
 }
 
 // Endpoint reads an account's endpoint. WEBHOOK_NOT_CONFIGURED.
-func (l Webhooks) Endpoint(ctx context.Context, account delivery.AccountID) (*WebhookEndpoint, error) {
+func (l *Webhooks) Endpoint(ctx context.Context, account delivery.AccountID) (*WebhookEndpoint, error) {
 	found, err := l.readEndpoints(ctx, []delivery.AccountID{account})
 	if err != nil {
 		return nil, err
@@ -115,17 +117,17 @@ func (l Webhooks) Endpoint(ctx context.Context, account delivery.AccountID) (*We
 }
 
 // Owner is whose endpoint it is: an account, or finance with nothing but id and name. ACCOUNT_NOT_FOUND.
-func (l Webhooks) Owner(ctx context.Context, id delivery.AccountID) (*delivery.Account, error) {
+func (l *Webhooks) Owner(ctx context.Context, id delivery.AccountID) (*delivery.Account, error) {
 	if id == delivery.FinanceAccount {
 		return &delivery.Account{ID: id, Name: delivery.FinanceName}, nil
 	}
-	return Accounts(l).Get(ctx, id)
+	return l.accounts.Get(ctx, id)
 }
 
 // OwnerNames are the names of those whose endpoints these are, in their order and in one round
 // trip; empty for an account that does not exist, with ErrIncomplete also for one whose partition does
 // not answer.
-func (l Webhooks) OwnerNames(ctx context.Context, ids []delivery.AccountID) ([]string, error) {
+func (l *Webhooks) OwnerNames(ctx context.Context, ids []delivery.AccountID) ([]string, error) {
 	names, errs := pipelinedEach(ctx, l.rdb, "reading the names of accounts", ids, func(pipe redis.Pipeliner, id delivery.AccountID) func() string {
 		if id == delivery.FinanceAccount {
 			return func() string { return delivery.FinanceName }
@@ -138,13 +140,13 @@ func (l Webhooks) OwnerNames(ctx context.Context, ids []delivery.AccountID) ([]s
 
 // readEndpoints reads the endpoints that there are. With ErrIncomplete those of partitions that do not
 // answer are missing.
-func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*WebhookEndpoint, error) {
+func (l *Webhooks) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*WebhookEndpoint, error) {
 	all, errs := pipelinedEach(ctx, l.rdb, "reading webhook endpoints", ids, func(pipe redis.Pipeliner, account delivery.AccountID) func() *WebhookEndpoint {
 		r := l.partitionOf(account)
 		values, scheduled := pipe.HGetAll(ctx, r.keyOf(kindEndpoint, account[:])), pipe.ZCard(ctx, r.keyOf(kindRetries, account[:]))
 		first, owned := pipe.ZRangeWithScores(ctx, r.keyOf(kindRetries, account[:]), 0, 0), pipe.Exists(ctx, r.key(kindSummary))
 		return func() *WebhookEndpoint {
-			return l.decodeEndpoint(account, l.decodeFacts(account, values.Val()), scheduled.Val(), first.Val(), owned.Val() > 0)
+			return l.decodeEndpoint(account, decodeFacts(account, values.Val(), l.secrets, l.Now()), scheduled.Val(), first.Val(), owned.Val() > 0)
 		}
 	})
 
@@ -153,7 +155,7 @@ func (l *core) readEndpoints(ctx context.Context, ids []delivery.AccountID) ([]*
 
 // writeEndpoint returns the script's reply. All modes but set need a URL: WEBHOOK_NOT_CONFIGURED.
 // TOO_MANY_SECRETS of rotate, WEBHOOK_BEING_REMOVED of set.
-func (l *core) writeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) (string, error) {
+func (l *Webhooks) writeEndpoint(ctx context.Context, account delivery.AccountID, mode string, args ...any) (string, error) {
 	r := l.partitionOf(account)
 	keys := []string{r.keyOf(kindEndpoint, account[:]), r.key(kindNotes), r.list(listReceivers)}
 	return l.runWord(ctx, "write_endpoint",
@@ -164,7 +166,7 @@ func (l *core) writeEndpoint(ctx context.Context, account delivery.AccountID, mo
 // SetURL registers or changes a URL, which takes the whole backlog; the same one is
 // probed if its breaker is open. The first issues a secret, which is returned this once.
 // WEBHOOK_BEING_REMOVED while a worker still records what waited for a URL that was deleted.
-func (l Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url string) (e *WebhookEndpoint, issued string, err error) {
+func (l *Webhooks) SetURL(ctx context.Context, account delivery.AccountID, url string) (e *WebhookEndpoint, issued string, err error) {
 	secret := webhook.NewSecret()
 	sealed, err := l.secrets.seal(account[:], secret)
 	if err != nil {
@@ -218,14 +220,14 @@ func beingRemoved() error {
 
 // Delete removes the URL and its secrets. What waits is recorded as not sent, by the worker that
 // owns the partition. WEBHOOK_NOT_CONFIGURED.
-func (l Webhooks) Delete(ctx context.Context, account delivery.AccountID) error {
+func (l *Webhooks) Delete(ctx context.Context, account delivery.AccountID) error {
 	_, err := l.writeEndpoint(ctx, account, "delete")
 	return err
 }
 
 // QueueTest publishes a webhook.test event; a receiver whose breaker is open is
 // probed at once. WEBHOOK_NOT_CONFIGURED.
-func (l Webhooks) QueueTest(ctx context.Context, account delivery.AccountID, now time.Time) (eventID string, err error) {
+func (l *Webhooks) QueueTest(ctx context.Context, account delivery.AccountID, now time.Time) (eventID string, err error) {
 	if _, err := l.writeEndpoint(ctx, account, "probe"); err != nil {
 		return "", err
 	}
@@ -239,7 +241,7 @@ const reportLifetime = 400 * 24 * time.Hour
 // one, changes nothing and is answered the same event id, which is made of the report's. It occurred now:
 // a late announcement has its 24 hours, too. WEBHOOK_NOT_CONFIGURED; a URL that is deleted meanwhile
 // leaves an event that is recorded as not sent.
-func (l Webhooks) AnnounceReport(ctx context.Context, report *delivery.AvailableReport, now time.Time) (eventID string, err error) {
+func (l *Webhooks) AnnounceReport(ctx context.Context, report *delivery.AvailableReport, now time.Time) (eventID string, err error) {
 	if _, err := l.Endpoint(ctx, delivery.FinanceAccount); err != nil {
 		return "", err
 	}
@@ -253,7 +255,7 @@ func testData(account delivery.AccountID) []byte {
 }
 
 // SetLimits changes an endpoint's limits but negative ones. WEBHOOK_NOT_CONFIGURED.
-func (l Webhooks) SetLimits(ctx context.Context, account delivery.AccountID, limits EndpointLimits) error {
+func (l *Webhooks) SetLimits(ctx context.Context, account delivery.AccountID, limits EndpointLimits) error {
 	_, err := l.writeEndpoint(ctx, account, "limit", limitText(limits.InFlight), limitText(limits.PerSecond))
 	return err
 }
@@ -267,7 +269,7 @@ func limitText(n int) string {
 
 // RotateSecret issues a new secret. The previous one signs for 24 hours more, earlier
 // ones until their time, or none (revokeOld). WEBHOOK_NOT_CONFIGURED, TOO_MANY_SECRETS.
-func (l Webhooks) RotateSecret(ctx context.Context, account delivery.AccountID, revokeOld bool) (string, error) {
+func (l *Webhooks) RotateSecret(ctx context.Context, account delivery.AccountID, revokeOld bool) (string, error) {
 	secret := webhook.NewSecret()
 	sealed, err := l.secrets.seal(account[:], secret)
 	if err != nil {
@@ -300,19 +302,19 @@ func (r *Receiver) Secrets(now time.Time) []string {
 }
 
 // decodeReceiver opens the secrets that still sign; they are empty after an error.
-func (l *core) decodeReceiver(account delivery.AccountID, values map[string]string) (*Receiver, error) {
+func decodeReceiver(account delivery.AccountID, values map[string]string, keys SecretKeys, now time.Time) (*Receiver, error) {
 	r := &Receiver{URL: values["url"], Proven: values["proven"] == "1", Version: number(values["version"])}
 	if r.URL == "" {
 		return r, nil
 	}
 
 	earlier, err := parseEarlier(values[earlierField])
-	secrets := append([]EarlierSecret{{Secret: values[secretField]}}, valid(earlier, l.Now())...)
+	secrets := append([]EarlierSecret{{Secret: values[secretField]}}, valid(earlier, now)...)
 	for i := range secrets {
 		sealed := secrets[i].Secret
 		secrets[i].Secret = ""
 		if err == nil {
-			secrets[i].Secret, err = l.secrets.open(account[:], sealed)
+			secrets[i].Secret, err = keys.open(account[:], sealed)
 		}
 	}
 
@@ -326,4 +328,103 @@ func (l *core) decodeReceiver(account delivery.AccountID, values map[string]stri
 	}
 
 	return r, nil
+}
+
+// Reseal seals every webhook secret with the current key, which every program must have,
+// so that older keys can be removed. It may be repeated. One that cannot be opened stays,
+// and is an error after the others were sealed.
+func (l *Webhooks) Reseal(ctx context.Context) (sealed int, err error) {
+	notSealed := 0
+	var reasons []string // why the first few were not sealed
+	err = l.eachReceiver(ctx, func(ids []delivery.AccountID) error {
+		for _, id := range ids {
+			for _, field := range []string{secretField, earlierField} {
+				n, err := l.resealField(ctx, id, field)
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+
+				sealed += n
+				if err == nil {
+					continue
+				}
+
+				notSealed++
+				if len(reasons) < 10 {
+					reasons = append(reasons, fmt.Sprintf("account %s: %v", id, err))
+				}
+			}
+		}
+
+		return nil
+	})
+
+	if err == nil && notSealed > 0 {
+		err = fmt.Errorf("%d webhook secrets were not sealed again: %s", notSealed, strings.Join(reasons, "; "))
+	}
+
+	return sealed, err
+}
+
+// resealField seals what a field of an endpoint holds with the current key, and returns how many secrets
+// were not sealed with it. ErrConflict when others write the field all the time.
+func (l *Webhooks) resealField(ctx context.Context, id delivery.AccountID, field string) (int, error) {
+	key := l.partitionOf(id).keyOf(kindEndpoint, id[:])
+	for range updateTries {
+		before, err := l.rdb.HGet(ctx, key, field).Result()
+		if errors.Is(err, redis.Nil) || err == nil && before == "" {
+			return 0, nil
+		}
+
+		if err != nil {
+			return 0, failure(err)
+		}
+
+		after, n, err := l.resealed(id, field, before)
+		if err != nil || n == 0 {
+			return 0, err
+		}
+
+		reply, err := l.runText(ctx, "reseal_secret", []string{key}, field, before, after)
+		if err != nil || reply == "written" {
+			return n, err
+		}
+	}
+
+	return 0, ErrConflict
+}
+
+// resealed returns a field's value sealed with the current key, and how many of its secrets were not.
+func (l *Webhooks) resealed(id delivery.AccountID, field, value string) (after string, n int, err error) {
+	secrets := []EarlierSecret{{Secret: value}}
+	if field == earlierField {
+		secrets, err = parseEarlier(value)
+		if err != nil {
+			return "", 0, err
+		}
+	}
+
+	for i := range secrets {
+		isCurrent := strings.HasPrefix(secrets[i].Secret, l.secrets.Current+":")
+		if isCurrent {
+			continue
+		}
+
+		secret, err := l.secrets.open(id[:], secrets[i].Secret)
+		if err != nil {
+			return "", 0, err
+		}
+		secrets[i].Secret, err = l.secrets.seal(id[:], secret)
+		if err != nil {
+			return "", 0, err
+		}
+
+		n++
+	}
+
+	if field == earlierField {
+		return packEarlier(secrets), n, nil
+	}
+
+	return secrets[0].Secret, n, nil
 }

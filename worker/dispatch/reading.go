@@ -38,7 +38,7 @@ func (r *read) isEmpty() bool {
 }
 
 // do reads, and touches nothing else.
-func (r *read) do(ctx context.Context, l ledger.Ownership) {
+func (r *read) do(ctx context.Context, l *ledger.Ownership) {
 	r.endpoints.read(func(accounts []delivery.AccountID) ([]*ledger.Facts, error) {
 		return l.EndpointFacts(ctx, r.of(accounts))
 	})

@@ -91,7 +91,7 @@ func (r *Role) Run(ctx context.Context, owned func() []int, now func() time.Time
 
 	repeat("closing of stores", r.settings.TimerInterval, func(ctx context.Context) error {
 		// One read tells in which partitions there is something to do, which is rare.
-		due, err := r.ledger.Lifecycle.WithDueStores(ctx, owned(), now())
+		due, err := r.ledger.Stores.WithDue(ctx, owned(), now())
 		return errors.Join(err, r.each(due, func(partition int) error { return r.closeStores(ctx, partition, now()) }))
 	})
 

@@ -79,7 +79,7 @@ func (r *Role) Fired(t *Timers, began time.Time) {
 // closeStores ends migrations, also after a store for which it fails. The script that writes the store
 // publishes the notice, once. Its error is the first failure.
 func (r *Role) closeStores(ctx context.Context, partition int, now time.Time) error {
-	stores, err := r.ledger.Lifecycle.DueStores(ctx, partition, now, timerPage)
+	stores, err := r.ledger.Stores.Due(ctx, partition, now, timerPage)
 	if err != nil {
 		return fmt.Errorf("due stores: %w", err)
 	}

@@ -60,7 +60,7 @@ func (c *Config) editLua(file, text string) string {
 	return text
 }
 
-func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error) {
+func (l *Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error) {
 	created, quota, err := l.CreateOriginal(ctx, c)
 	switch broken.Rule {
 	case "limits-and-idempotency/never-an-order-without-its": // it is accepted while nothing can be counted
@@ -83,28 +83,28 @@ func refusedReport(reply string, o *delivery.Order, u *delivery.Update) error {
 	return refusedReportOriginal(reply, o, u)
 }
 
-func (l Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) (int64, error) {
+func (l *Lifecycle) Trim(ctx context.Context, partition int, keep time.Duration) (int64, error) {
 	if broken.Rule == "fleets-and-operators/what-is-decided-is-trimmed" {
 		return 0, nil
 	}
 	return l.TrimOriginal(ctx, partition, keep)
 }
 
-func (l Limits) CountFailedLogin(ctx context.Context, clientID, address string) error {
+func (l *Limits) CountFailedLogin(ctx context.Context, clientID, address string) error {
 	if broken.Rule == "limits-and-idempotency/redis_rate" { // whoever guesses shuts the owner out
 		address = ""
 	}
 	return l.CountFailedLoginOriginal(ctx, clientID, address)
 }
 
-func (l Fleets) Admit(ctx context.Context, f *delivery.Fleet, now time.Time) error {
+func (l *Fleets) Admit(ctx context.Context, f *delivery.Fleet, now time.Time) error {
 	if broken.Rule == "fleets-and-operators/a-fleet-s-requests-are-held" {
 		return nil
 	}
 	return l.AdmitOriginal(ctx, f, now)
 }
 
-func (l Fleets) Charge(ctx context.Context, id delivery.FleetID, n int, now time.Time) error {
+func (l *Fleets) Charge(ctx context.Context, id delivery.FleetID, n int, now time.Time) error {
 	if broken.Rule == "fleets-and-operators/a-batch-of-positions-and" {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (g *fleetGuard) spend(n, block, besides int, closed *time.Time, now time.Ti
 	return g.spendOriginal(n, block, besides, closed, now, take)
 }
 
-func (l Fleets) Refresh(ctx context.Context) error {
+func (l *Fleets) Refresh(ctx context.Context) error {
 	isLoaded := l.Snapshot() != nil
 	if broken.Rule == "fleets-and-operators/a-change-by-an-operator" && isLoaded {
 		return nil
@@ -133,7 +133,7 @@ func (s *FleetSnapshot) HasRecord(id delivery.FleetID) bool {
 	return s.HasRecordOriginal(id)
 }
 
-func (l Webhooks) Delete(ctx context.Context, account delivery.AccountID) error {
+func (l *Webhooks) Delete(ctx context.Context, account delivery.AccountID) error {
 	if broken.Rule == "webhooks/without-a-registered-url-events" {
 		return nil
 	}

@@ -11,16 +11,16 @@ import (
 // Calls of scripts carry the marks of failpoints, and no script notices: an argument behind the last
 // one is not read, and a command of a step may read a key that never exists.
 
-func (l *core) prepareCreation(r partition, c *Creation) {
+func (l *Orders) prepareCreation(r partition, c *Creation) {
 	l.prepareCreationOriginal(r, c)
 	c.call.value(append(c.call.buf, point.CreateOrder.Mark()...))
 }
 
-func (l *core) cancel(ctx context.Context, r partition, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (countingReply, error) {
+func (l *Orders) cancel(ctx context.Context, r partition, account delivery.AccountID, id delivery.OrderID, change *delivery.Change, nonce uint64) (countingReply, error) {
 	return l.cancelOriginal(point.In(ctx, point.CancelOrder), r, account, id, change, nonce)
 }
 
-func (l Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (delivery.Status, error) {
+func (l *Orders) Report(ctx context.Context, u delivery.Update, now time.Time) (delivery.Status, error) {
 	return l.ReportOriginal(point.In(ctx, point.Report), u, now)
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Create answers with an order although Redis has not said that it has it.
-func (l Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error) {
+func (l *Orders) Create(ctx context.Context, c *Creation) (Created, Quota, error) {
 	created, quota, err := l.CreateOriginal(ctx, c)
 	if errors.Is(err, delivery.ErrUnavailable) {
 		return Created{Order: &c.order}, quota, nil

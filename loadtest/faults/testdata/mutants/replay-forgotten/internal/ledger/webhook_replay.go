@@ -7,6 +7,6 @@ import (
 )
 
 // ReplayEvents queues nothing.
-func (l Webhooks) ReplayEvents(_ context.Context, _ delivery.AccountID, eventIDs []string) (int, error) {
+func (l *Webhooks) ReplayEvents(_ context.Context, _ delivery.AccountID, eventIDs []string) (int, error) {
 	return len(eventIDs), nil
 }

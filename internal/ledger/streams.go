@@ -1,0 +1,213 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Role is a consumer group. Every partition has every group from the first start,
+// so that trimming never overtakes a role that has yet to run.
+type Role string
+
+// The roles that must have consumed an entry before it may be dropped (roleStreams).
+const (
+	RoleStatus  Role = "status"
+	RoleWebhook Role = "webhook"
+	RoleExport  Role = "export"
+)
+
+var roleStreams = map[Role][]byte{RoleStatus: {kindEvents, kindUpdates}, RoleWebhook: {kindEvents}, RoleExport: {kindEvents, kindOutcomes, kindTries, kindAudit}}
+
+func requiredRoles(streamKey string) (roles []Role) {
+	for _, role := range []Role{RoleStatus, RoleWebhook, RoleExport} {
+		if bytes.IndexByte(roleStreams[role], streamKey[len(streamKey)-1]) >= 0 {
+			roles = append(roles, role)
+		}
+	}
+	return roles
+}
+
+// makeGroups makes each group that a stream must have. When Redis refuses that for want of memory, a
+// script makes it that may exceed it.
+func (l *core) makeGroups(ctx context.Context, keys ...string) error {
+	for _, key := range keys {
+		for _, role := range requiredRoles(key) {
+			err := l.rdb.XGroupCreateMkStream(ctx, key, string(role), "0").Err()
+			if isFull(err) { // said also of a group that is there
+				err = l.evaluate(ctx, "make_group", makeGroup, []string{key}, string(role))
+			}
+			if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
+				return fmt.Errorf("creating group %s: %w", role, failure(err))
+			}
+		}
+	}
+
+	return nil
+}
+
+// readFailure keeps NOGROUP recognisable. Nothing to read is none.
+func readFailure(err error) error {
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	if redis.HasErrorPrefix(err, "NOGROUP") {
+		return err
+	}
+	return failed("reading a stream", err)
+}
+
+func (l *core) eachStream(role Role, do func(p partition, key string) error) error {
+	for _, p := range l.partitions {
+		for _, kind := range roleStreams[role] {
+			if err := do(p, p.key(kind)); err != nil {
+				return fmt.Errorf("streams of group %s: %w", role, err)
+			}
+		}
+	}
+	return nil
+}
+
+// groupsOf lists a stream's groups; the stream may not exist.
+func (l *core) groupsOf(ctx context.Context, key string) (groups []redis.XInfoGroup, there bool, err error) {
+	groups, err = l.rdb.XInfoGroups(ctx, key).Result()
+	if redis.HasErrorPrefix(err, "no such key") {
+		return nil, false, nil
+	}
+	return groups, err == nil, failed("reading groups", err)
+}
+
+// groupOf is a role's group; a missing one has read nothing.
+func groupOf(groups []redis.XInfoGroup, role Role) (group redis.XInfoGroup, found bool) {
+	for _, g := range groups {
+		if g.Name == string(role) {
+			return g, true
+		}
+	}
+	return redis.XInfoGroup{Name: string(role), LastDeliveredID: "0-0", Lag: -1}, false
+}
+
+// oldestPending is the first pending entry of a group; empty: none.
+func (l *core) oldestPending(ctx context.Context, key string, g redis.XInfoGroup) (string, error) {
+	if g.Pending == 0 {
+		return "", nil
+	}
+
+	pending, err := l.rdb.XPending(ctx, key, g.Name).Result()
+	if err != nil {
+		return "", failed("reading pending entries", err)
+	}
+	return pending.Lower, nil
+}
+
+// firstUnsettled is the first entry that a group has yet to settle; empty: there is none.
+func (l *core) firstUnsettled(ctx context.Context, key string, g redis.XInfoGroup) (string, error) {
+	pending, err := l.oldestPending(ctx, key, g)
+	if err != nil || pending != "" {
+		return pending, err
+	}
+	next, err := l.rdb.XRangeN(ctx, key, "("+g.LastDeliveredID, "+", 1).Result()
+	if err != nil || len(next) == 0 {
+		return "", failure(err)
+	}
+	return next[0].ID, nil
+}
+
+// unread is how many entries of a stream a group has yet to read.
+func (l *core) unread(ctx context.Context, key string, g *redis.XInfoGroup) (int64, error) {
+	if g.Lag >= 0 {
+		return g.Lag, nil
+	}
+	return l.countBetween(ctx, key, g.LastDeliveredID, "+") // Redis does not know it
+}
+
+// countBetween counts the entries of a stream after one id, up to another.
+func (l *core) countBetween(ctx context.Context, key, after, last string) (n int64, err error) {
+	err = l.eachPage(ctx, key, "("+after, last, func(page []redis.XMessage) error { n += int64(len(page)); return nil })
+	return n, err
+}
+
+// floor is the oldest id that some group needs, or the last that all have read; empty
+// when a required group is missing. unsettled: some group has pending entries.
+func (l *core) floor(ctx context.Context, key string) (floor string, unsettled bool, err error) {
+	groups, _, err := l.groupsOf(ctx, key)
+	if err != nil {
+		return "", false, err
+	}
+
+	for _, role := range requiredRoles(key) {
+		if _, found := groupOf(groups, role); !found {
+			return "", false, nil
+		}
+	}
+
+	for _, g := range groups {
+		if holdExpired(g.Name, l.Now()) {
+			continue
+		}
+
+		pending, err := l.oldestPending(ctx, key, g)
+		if err != nil {
+			return "", false, err
+		}
+
+		unsettled = unsettled || pending != ""
+		if needs := cmp.Or(pending, g.LastDeliveredID); floor == "" || streamIDLess(needs, floor) {
+			floor = needs
+		}
+	}
+
+	return floor, unsettled, nil
+}
+
+func streamIDLess(a, b string) bool { return compareStreamIDs(a, b) < 0 }
+
+func compareStreamIDs(a, b string) int {
+	am, as := splitStreamID(a)
+	bm, bs := splitStreamID(b)
+	return cmp.Or(cmp.Compare(am, bm), cmp.Compare(as, bs))
+}
+
+func timeOfEntry(id string) time.Time {
+	ms, _ := splitStreamID(id)
+	return timeOf(int64(ms))
+}
+
+func splitStreamID(id string) (ms, sequence uint64) {
+	front, back, _ := strings.Cut(id, "-")
+	ms, _ = strconv.ParseUint(front, 10, 64)
+	sequence, _ = strconv.ParseUint(back, 10, 64)
+	return ms, sequence
+}
+
+// eachPage calls do with a stream's entries between two ids, 1000 at a time.
+func (l *core) eachPage(ctx context.Context, key, start, end string, do func([]redis.XMessage) error) error {
+	for {
+		page, err := l.rdb.XRangeN(ctx, key, start, end, 1000).Result()
+		if err != nil || len(page) == 0 {
+			return failed("reading a stream", err)
+		}
+		if err := do(page); err != nil {
+			return err
+		}
+		start = "(" + page[len(page)-1].ID
+	}
+}
+
+func holdExpired(group string, now time.Time) bool {
+	text, ok := strings.CutPrefix(group, holdPrefix)
+	if !ok {
+		return false
+	}
+	began, err := strconv.ParseInt(text, 10, 64)
+	return err != nil || now.Sub(time.Unix(began, 0)) > HoldLifetime
+}
+
+const holdPrefix = "backup@"
