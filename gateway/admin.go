@@ -14,6 +14,7 @@ import (
 	"vendorapi/gateway/token"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
 )
 
 // adminRoutes is the admin API (decisions, "Private APIs"). It listens on the private
@@ -330,13 +331,13 @@ type accountCountsView struct {
 
 // listAccounts is GET /accounts?q=&state=&cursor=&limit=; the last page has an empty cursor.
 func (g *gateway) listAccounts(x *requestContext) error {
-	filter := ledger.AccountFilter{Text: x.query("q"), State: ledger.AccountState(x.query("state"))}
+	filter := accounts.AccountFilter{Text: x.query("q"), State: accounts.AccountState(x.query("state"))}
 	if utf8.RuneCountInString(filter.Text) > maxName {
 		return delivery.Invalid("q", fmt.Sprintf("must have at most %d characters", maxName))
 	}
 
 	switch filter.State {
-	case "", ledger.AccountInExcess, ledger.AccountSuspended:
+	case "", accounts.AccountInExcess, accounts.AccountSuspended:
 	default:
 		return delivery.Invalid("state", "must be excess or suspended")
 	}

@@ -192,7 +192,7 @@ func TestRefusals_OfTheVendorAPIAreCounted(t *testing.T) {
 	e.fleet(e.courier, "GET", "/jobs/x", "")
 
 	e.stop() // at an orderly end they are written, for every replica to see
-	minutes, err := e.ledger.Monitor.Activity(t.Context(), 60)
+	minutes, err := e.ledger.Limits.Activity(t.Context(), 60)
 	if err != nil {
 		t.Fatal(err)
 	}

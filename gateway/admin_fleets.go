@@ -10,7 +10,7 @@ import (
 	"vendorapi/gateway/strictjson"
 	"vendorapi/gateway/token"
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
 )
 
 // maxMinutes bounds a fleet's averages: a courier service, not a carrier.
@@ -231,11 +231,11 @@ func (g *gateway) announceOverdue(x *requestContext) error {
 		atRisk[s.Account] = append(atRisk[s.Account], s.ExternalID)
 	}
 
-	notices := make([]ledger.Notice, 0, len(atRisk))
+	notices := make([]accounts.Notice, 0, len(atRisk))
 	for account, ids := range atRisk {
 		slices.Sort(ids)
 		for part := range slices.Chunk(ids, delivery.OverdueStores) {
-			notices = append(notices, ledger.Notice{
+			notices = append(notices, accounts.Notice{
 				Account: account, Type: delivery.PaymentOverdue, OccurredAt: x.now,
 				Data: delivery.AppendPaymentOverdue(nil, x.fleet, fleet.Name, part),
 				Day:  x.now.In(delivery.Istanbul).Format(time.DateOnly),

@@ -13,6 +13,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/limits"
 )
 
 var (
@@ -97,11 +98,11 @@ func (x *requestContext) send(status int, b []byte) {
 // bucketNames are the limits' names in RateLimit and RateLimit-Policy, those of
 // an account's limits, and what counts in them.
 var bucketNames = [...]struct{ policy, endpoint string }{
-	ledger.EndpointOrders:      {"orders", "POST /orders"},
-	ledger.EndpointOrderStatus: {"orderStatus", "GET /orders/{orderId}"},
-	ledger.EndpointCancel:      {"cancel", "POST /orders/{orderId}/cancel"},
-	ledger.EndpointStores:      {"stores", "PUT /stores/{externalStoreId} and /webhook"},
-	ledger.EndpointToken:       {"token", "POST /token"},
+	limits.EndpointOrders:      {"orders", "POST /orders"},
+	limits.EndpointOrderStatus: {"orderStatus", "GET /orders/{orderId}"},
+	limits.EndpointCancel:      {"cancel", "POST /orders/{orderId}/cancel"},
+	limits.EndpointStores:      {"stores", "PUT /stores/{externalStoreId} and /webhook"},
+	limits.EndpointToken:       {"token", "POST /token"},
 }
 
 // sendQuota sets the headers of the bucket that the request was counted in (spec,

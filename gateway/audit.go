@@ -23,6 +23,7 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
 )
 
 // audit notes what a request is about to change, and from what to what, in ids and settings:
@@ -70,9 +71,9 @@ var requestIDs = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 // newAuditEntry says who asks. A named key speaks for its own name. Who has ADMIN_KEY, as the
 // panel, may say for whom it acts, from where, and under which request id.
-func (x *requestContext) newAuditEntry(action string) *ledger.AuditEntry {
+func (x *requestContext) newAuditEntry(action string) *audit.Entry {
 	peer, _ := netip.AddrFromSlice(x.ctx.RemoteIP())
-	e := &ledger.AuditEntry{At: x.now, ID: ledger.NewAuditID(), Action: action, Address: peer.Unmap().String(), RequestID: newRequestID(),
+	e := &audit.Entry{At: x.now, ID: audit.NewID(), Action: action, Address: peer.Unmap().String(), RequestID: newRequestID(),
 		Account: x.account, Fleet: x.fleet, Order: x.order, Store: x.store}
 	switch {
 	case x.route.access != adminOnly && x.account.IsZero():
@@ -260,7 +261,7 @@ func (f *failedKeys) flush(ctx context.Context, l *ledger.Ledger, before time.Ti
 			continue
 		}
 
-		err := l.Audit.Append(ctx, &ledger.AuditEntry{At: time.Unix(key.minute, 0), ID: fmt.Sprint(f.process, key.origin, key.minute), Version: 1,
+		err := l.Audit.Append(ctx, &audit.Entry{At: time.Unix(key.minute, 0), ID: fmt.Sprint(f.process, key.origin, key.minute), Version: 1,
 			Action: "admin key refused", Address: key.origin, Outcome: string(delivery.CodeTokenInvalid), New: fmt.Sprintf(`{"count":%d}`, n)})
 		if err != nil {
 			return err

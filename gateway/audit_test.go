@@ -17,15 +17,17 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
 
 // audited are the entries as they are exported, oldest first: of each ID the last version.
-func (e *env) audited() []*ledger.AuditEntry {
+func (e *env) audited() []*audit.Entry {
 	e.Helper()
-	latest := map[string]*ledger.AuditEntry{}
-	err := e.ledger.Streams.EachEntry(e.Context(), ledger.RoleExport, time.Time{}, func(batch []ledger.Entry) error {
+	latest := map[string]*audit.Entry{}
+	err := e.ledger.Streams.EachEntry(e.Context(), ledger.RoleExport, time.Time{}, func(batch []partitions.Entry) error {
 		for _, one := range batch {
 			if a := one.Audit; a != nil && (latest[a.ID] == nil || latest[a.ID].Version < a.Version) {
 				latest[a.ID] = a
@@ -37,22 +39,22 @@ func (e *env) audited() []*ledger.AuditEntry {
 		e.Fatal(err)
 	}
 
-	var all []*ledger.AuditEntry
+	var all []*audit.Entry
 	for _, a := range latest {
 		all = append(all, a)
 	}
 
-	slices.SortFunc(all, func(a, b *ledger.AuditEntry) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.ID, b.ID)) })
+	slices.SortFunc(all, func(a, b *audit.Entry) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.ID, b.ID)) })
 
 	return all
 }
 
 // lastAudited is the newest entry, and how many there are.
-func (e *env) lastAudited() (*ledger.AuditEntry, int) {
+func (e *env) lastAudited() (*audit.Entry, int) {
 	e.Helper()
 	all := e.audited()
 	if len(all) == 0 {
-		return new(ledger.AuditEntry), 0
+		return new(audit.Entry), 0
 	}
 	return all[len(all)-1], len(all)
 }

@@ -9,7 +9,7 @@ import (
 
 	"vendorapi/gateway/token"
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/limits"
 	"vendorapi/internal/service"
 )
 
@@ -184,7 +184,7 @@ func (g *gateway) checkSecret(x *requestContext, c *credentials, remembered, sto
 
 	wait := x.ledger.Limits.LoginWait(c.clientID, c.origin)
 	if wait > 0 {
-		return ledger.TooManyLogins(wait)
+		return limits.TooManyLogins(wait)
 	}
 	if !g.logins.enter() {
 		return errOverloaded
@@ -343,7 +343,7 @@ func (g *gateway) issueFleetToken(x *requestContext, c *credentials) error {
 		return err
 	}
 
-	known := ledger.Known{
+	known := limits.Known{
 		NotBefore: notBefore,
 		Replaced:  fleets.Snapshot().Replaced(c.subject, c.secretHash),
 	}
@@ -356,7 +356,7 @@ var errWrongCredentials error = delivery.Refuse(delivery.CodeInvalidCredentials,
 // issue answers with a token. One of the second in which others were revoked is
 // issued as of the next one, from which on tokens are good: a token's time has
 // whole seconds.
-func (g *gateway) issue(x *requestContext, authority *token.Authority, subject [16]byte, known ledger.Known) error {
+func (g *gateway) issue(x *requestContext, authority *token.Authority, subject [16]byte, known limits.Known) error {
 	if known.Replaced {
 		if err := g.auditReplaced(x); err != nil {
 			return err

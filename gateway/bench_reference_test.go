@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/limits"
 )
 
 // reference creates orders with something else in place of the ledger, behind
@@ -43,7 +43,7 @@ func (r *reference) createOrder(g *gateway, x *requestContext) error {
 		return err
 	}
 
-	x.quota = ledger.Quota{Limit: 1_000_000, Remaining: int(1_000_000 - r.sent.Add(1)%1_000_000), Reset: x.now.Unix() + 60}
+	x.quota = limits.Quota{Limit: 1_000_000, Remaining: int(1_000_000 - r.sent.Add(1)%1_000_000), Reset: x.now.Unix() + 60}
 	g.answerCreated(x, &o)
 
 	return nil

@@ -65,7 +65,7 @@ func behindRedis(t *testing.T, by time.Duration) func(*settings) {
 func (e *env) awaitBehind(behind time.Duration) {
 	e.Helper()
 	e.await("the difference of the clocks", func() bool {
-		off := e.g.Ledger().Lifecycle.ClockAhead() + behind
+		off := e.g.Ledger().ClockAhead() + behind
 		return off.Abs() < time.Second
 	})
 }

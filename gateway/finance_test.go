@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
 )
 
 // finance is how tests that take an account name finance.
@@ -208,8 +208,8 @@ func TestFinance_IsInTheAuditTrail(t *testing.T) {
 	} {
 		e.tryAdmin(c.method, "/finance"+c.path, c.body)
 		got, _ := e.lastAudited()
-		wanted := ledger.AuditEntry{Action: c.action, Old: c.old, New: c.changed, Outcome: c.outcome, Account: delivery.FinanceAccount}
-		if (ledger.AuditEntry{Action: got.Action, Old: got.Old, New: got.New, Outcome: got.Outcome, Account: got.Account}) != wanted {
+		wanted := audit.Entry{Action: c.action, Old: c.old, New: c.changed, Outcome: c.outcome, Account: delivery.FinanceAccount}
+		if (audit.Entry{Action: got.Action, Old: got.Old, New: got.New, Outcome: got.Outcome, Account: got.Account}) != wanted {
 			t.Errorf("%+v, want %+v", got, wanted)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
 )
 
 func fleetRoutes() routes {
@@ -109,15 +110,15 @@ func (x *requestContext) fleetStoreInPath() error {
 // confirmation is a fleet's yes: the store becomes Active, and store.activated
 // goes out with the same write. Confirming again announces nothing.
 func confirmation(fleet delivery.FleetID, _ string, now time.Time) storeMove {
-	return func(s *delivery.Store, _ bool) (ledger.Notice, bool, error) {
+	return func(s *delivery.Store, _ bool) (accounts.Notice, bool, error) {
 		if s.Fleet != fleet {
-			return ledger.Notice{}, false, errNotYourStore
+			return accounts.Notice{}, false, errNotYourStore
 		}
 		if s.State == delivery.Active {
-			return ledger.Notice{}, false, nil
+			return accounts.Notice{}, false, nil
 		}
 
-		notice := ledger.StoreNotice(s, delivery.StoreActivated, now, delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName))
+		notice := accounts.StoreNotice(s, delivery.StoreActivated, now, delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName))
 		return notice, true, delivery.ConfirmStore(s, now)
 	}
 }
@@ -125,15 +126,15 @@ func confirmation(fleet delivery.FleetID, _ string, now time.Time) storeMove {
 // rejection is a fleet's no: the vendor has to choose again, and store.rejected goes
 // out with the same write.
 func rejection(fleet delivery.FleetID, reason string, now time.Time) storeMove {
-	return func(s *delivery.Store, retry bool) (ledger.Notice, bool, error) {
+	return func(s *delivery.Store, retry bool) (accounts.Notice, bool, error) {
 		if retry && s.State == delivery.AwaitingFleet {
-			return ledger.Notice{}, false, nil // an earlier try was written, and its answer lost
+			return accounts.Notice{}, false, nil // an earlier try was written, and its answer lost
 		}
 		if s.Fleet != fleet {
-			return ledger.Notice{}, false, errNotYourStore
+			return accounts.Notice{}, false, errNotYourStore
 		}
 
-		notice := ledger.StoreNotice(s, delivery.StoreRejected, now, delivery.AppendStoreRejected(nil, s.ExternalID, s.Fleet, s.FleetName, reason))
+		notice := accounts.StoreNotice(s, delivery.StoreRejected, now, delivery.AppendStoreRejected(nil, s.ExternalID, s.Fleet, s.FleetName, reason))
 		return notice, true, delivery.RejectStore(s, now)
 	}
 }
@@ -319,17 +320,17 @@ func (g *gateway) listJobs(x *requestContext) error {
 		return err
 	}
 
-	view := func(o *delivery.Order) jobView { return viewJob(o, stores[ledger.StoreOf(o)], x.now) }
+	view := func(o *delivery.Order) jobView { return viewJob(o, stores[accounts.StoreOf(o)], x.now) }
 
 	return x.okParts(map[string]any{"jobs": viewAll(orders, view), "cursor": next}, gaps)
 }
 
 // storesOf reads the stores of some orders, each once. A store that is gone, or cannot be read, is
 // missing: it hides no job.
-func (x *requestContext) storesOf(ctx context.Context, orders ...*delivery.Order) (map[ledger.StoreName]*delivery.Store, error) {
-	var names []ledger.StoreName
+func (x *requestContext) storesOf(ctx context.Context, orders ...*delivery.Order) (map[accounts.StoreName]*delivery.Store, error) {
+	var names []accounts.StoreName
 	for _, o := range orders {
-		if name := ledger.StoreOf(o); !slices.Contains(names, name) {
+		if name := accounts.StoreOf(o); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -360,5 +361,5 @@ func (g *gateway) readJob(x *requestContext) error {
 		return err
 	}
 
-	return x.okJSON(viewJob(order, stores[ledger.StoreOf(order)], x.now))
+	return x.okJSON(viewJob(order, stores[accounts.StoreOf(order)], x.now))
 }

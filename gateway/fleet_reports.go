@@ -8,7 +8,7 @@ import (
 
 	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/orders"
 )
 
 // maxBehind is how old a report may be: it may have waited in a dead zone for hours.
@@ -264,7 +264,7 @@ func (g *gateway) reportLocations(x *requestContext) error {
 // positionBatch is the body of POST /locations, as far as it can be read.
 type positionBatch struct {
 	size        int // how many elements the body has
-	positions   []ledger.Position
+	positions   []orders.Position
 	implausible int // places where no courier can be
 
 	rejectedCount int                // elements that cannot be read
@@ -346,16 +346,16 @@ func allFaults(refusal *delivery.Error) string {
 }
 
 // readPosition checks the element that the reader has read last; nil: it is a position.
-func readPosition(given positionForm, isObject bool, r *strictjson.Reader, now time.Time) (ledger.Position, *delivery.Error) {
+func readPosition(given positionForm, isObject bool, r *strictjson.Reader, now time.Time) (orders.Position, *delivery.Error) {
 	if !isObject {
-		return ledger.Position{}, delivery.Refuse(delivery.CodeValidationFailed, "must be an object")
+		return orders.Position{}, delivery.Refuse(delivery.CodeValidationFailed, "must be an object")
 	}
 	if r.Duplicate != "" {
-		return ledger.Position{}, delivery.Refuse(delivery.CodeMalformedRequest, "%s", r.Duplicate)
+		return orders.Position{}, delivery.Refuse(delivery.CodeMalformedRequest, "%s", r.Duplicate)
 	}
 
 	f := form{Faults: delivery.Faults{WrongType: r.Wrong, Ignored: r.Ignored}}
-	position := ledger.Position{
+	position := orders.Position{
 		Order: delivery.Parse(&f.Faults, "orderId", given.Order, true, "must be an order id", delivery.ParseOrderID),
 		Location: delivery.Location{
 			Point: f.place("", given.Latitude, given.Longitude),

@@ -37,6 +37,8 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
+	"vendorapi/internal/ledger/limits"
 	"vendorapi/internal/service"
 )
 
@@ -179,10 +181,10 @@ func (g *gateway) maintain(ctx context.Context, l *ledger.Ledger) {
 	var watching sync.WaitGroup
 	watching.Go(func() { service.WatchFleets(ctx, g.Log, l) })
 	defer watching.Wait()
-	service.Repeat(ctx, g.Log, ledger.FlushMinutesEvery, "refusals per minute, or wrong admin keys, are not counted",
+	service.Repeat(ctx, g.Log, limits.FlushMinutesEvery, "refusals per minute, or wrong admin keys, are not counted",
 		"refusals and wrong admin keys are counted again", func(ctx context.Context) error {
 			now := l.Now()
-			return errors.Join(l.Limits.Flush(ctx, now), l.Fleets.FlushLimited(ctx), g.failedKeys.flush(ctx, l, now.Add(-ledger.FlushMinutesEvery).Truncate(time.Minute)))
+			return errors.Join(l.Limits.Flush(ctx, now), l.Fleets.FlushLimited(ctx), g.failedKeys.flush(ctx, l, now.Add(-limits.FlushMinutesEvery).Truncate(time.Minute)))
 		})
 }
 
@@ -273,7 +275,7 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	operatorBytes := s.PrivateAPI.MaxBodyBytesInFlight / operatorDivisor
 	g.privateBodies = g.metrics.bodyBudget(privateListener, s.PrivateAPI.MaxBodyBytesInFlight-operatorBytes)
 	g.privateBodies.operatorBytes = operatorBytes
-	g.failedKeys = &failedKeys{process: ledger.NewAuditID(), counts: map[failedKey]int{}}
+	g.failedKeys = &failedKeys{process: audit.NewID(), counts: map[failedKey]int{}}
 	for _, key := range config.SplitList(keys.AdminKey) {
 		g.adminKeys = append(g.adminKeys, operatorKey{digest: sha256.Sum256([]byte(key))})
 	}

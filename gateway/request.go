@@ -17,6 +17,9 @@ import (
 	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/orders"
 )
 
 // requestContext is one request on its way to its answer. It is used again for the
@@ -42,9 +45,9 @@ type requestContext struct {
 	store   string             // that the path of a fleet's or an operator's request names
 	first   bool               // the request has created the order
 	calls   *scriptCalls       // nil while tracing is off
-	quota   ledger.Quota       // the bucket that the request was counted in
+	quota   limits.Quota       // the bucket that the request was counted in
 	keyName string             // of the admin key; empty: ADMIN_KEY
-	audited *ledger.AuditEntry // what was noted of the request; nil: nothing
+	audited *audit.Entry       // what was noted of the request; nil: nothing
 
 	reserved bodyReservation // of body; release ends it
 	body     []byte
@@ -52,11 +55,11 @@ type requestContext struct {
 	request  delivery.OrderRequest // of a creation
 	fields   *strictjson.Fields    // of request; never nil
 	draft    delivery.OrderDraft   // of a creation whose body breaks no rule
-	creation *ledger.Creation      // never nil; it keeps its buffers from order to order
+	creation *orders.Creation      // never nil; it keeps its buffers from order to order
 }
 
 var requestContexts = sync.Pool{New: func() any {
-	x := &requestContext{creation: new(ledger.Creation)}
+	x := &requestContext{creation: new(orders.Creation)}
 	x.fields = strictjson.Bind(&x.request)
 	return x
 }}

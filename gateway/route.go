@@ -8,7 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"vendorapi/gateway/docs"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/limits"
 )
 
 // access says who may call a route.
@@ -40,7 +40,7 @@ type route struct {
 	body    bodyRule
 	maxBody int // bytes; 0: usualBody. No more than the listener's max_body_bytes
 	// bucket is where a vendor's request counts (spec, "Limits").
-	bucket ledger.Endpoint
+	bucket limits.Endpoint
 	// login is a token endpoint: its handler takes the places in flight, once it knows whose
 	// request it is.
 	login bool

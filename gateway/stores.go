@@ -8,6 +8,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
 )
 
 // writeTries bounds how often a store is decided again because somebody else wrote in
@@ -71,7 +72,7 @@ var errContended = fmt.Errorf("the store is being written by many at once: %w; %
 // storeMove decides what becomes of a store and the webhook about it; changed is false
 // when there is nothing to write. retry: an earlier try of this request was not written,
 // or was and the answer got lost, so that the move may find its own work.
-type storeMove = func(s *delivery.Store, retry bool) (notice ledger.Notice, changed bool, err error)
+type storeMove = func(s *delivery.Store, retry bool) (notice accounts.Notice, changed bool, err error)
 
 // changeStore applies a move until nobody wrote in between.
 func (g *gateway) changeStore(x *requestContext, move storeMove) (*delivery.Store, error) {
@@ -232,7 +233,7 @@ func answerForFleet(what string, hasReason bool, answer func(fleet delivery.Flee
 			return err
 		}
 
-		return g.moveStore(x, what, func(s *delivery.Store, retry bool) (ledger.Notice, bool, error) {
+		return g.moveStore(x, what, func(s *delivery.Store, retry bool) (accounts.Notice, bool, error) {
 			if !retry && fleet.IsZero() {
 				fleet = s.Fleet // a later try is for the same one
 			}
@@ -265,15 +266,15 @@ func (g *gateway) migrateStore(x *requestContext) error {
 		return err
 	}
 
-	return g.moveStore(x, "store migrating", func(s *delivery.Store, _ bool) (ledger.Notice, bool, error) {
+	return g.moveStore(x, "store migrating", func(s *delivery.Store, _ bool) (accounts.Notice, bool, error) {
 		before := s.ClosingDate
 		if err := delivery.MigrateStore(s, closing, x.now); err != nil {
-			return ledger.Notice{}, false, err
+			return accounts.Notice{}, false, err
 		}
 		if s.ClosingDate.Equal(before) {
-			return ledger.Notice{}, false, nil
+			return accounts.Notice{}, false, nil
 		}
-		return ledger.StoreNotice(s, delivery.StoreMigrating, x.now, delivery.AppendStoreMigrating(nil, s.ExternalID, s.ClosingDate)), true, nil
+		return accounts.StoreNotice(s, delivery.StoreMigrating, x.now, delivery.AppendStoreMigrating(nil, s.ExternalID, s.ClosingDate)), true, nil
 	})
 }
 
@@ -292,19 +293,19 @@ func (g *gateway) deactivateStore(x *requestContext) error {
 		return err
 	}
 
-	return g.moveStore(x, "store deactivated", func(s *delivery.Store, retry bool) (ledger.Notice, bool, error) {
+	return g.moveStore(x, "store deactivated", func(s *delivery.Store, retry bool) (accounts.Notice, bool, error) {
 		if retry && s.State == delivery.Deactivated {
-			return ledger.Notice{}, false, nil // an earlier try was written, and its answer lost
+			return accounts.Notice{}, false, nil // an earlier try was written, and its answer lost
 		}
 		if err := delivery.DeactivateStore(s, x.now); err != nil {
-			return ledger.Notice{}, false, err
+			return accounts.Notice{}, false, err
 		}
-		return ledger.StoreNotice(s, delivery.StoreDeactivated, x.now, delivery.AppendStoreDeactivated(nil, s.ExternalID, reason)), true, nil
+		return accounts.StoreNotice(s, delivery.StoreDeactivated, x.now, delivery.AppendStoreDeactivated(nil, s.ExternalID, reason)), true, nil
 	})
 }
 
 func (g *gateway) moveStore(x *requestContext, what string, move storeMove) error {
-	return show(x, viewMoved)(g.changeStore(x, func(s *delivery.Store, retry bool) (ledger.Notice, bool, error) {
+	return show(x, viewMoved)(g.changeStore(x, func(s *delivery.Store, retry bool) (accounts.Notice, bool, error) {
 		before := viewMoved(s)
 		notice, changed, err := move(s, retry)
 		if err == nil {

@@ -7,18 +7,20 @@ import (
 
 	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/orders"
 )
 
 // vendorRoutes is the Vendor API (spec, "Endpoints"; decisions, "Success status" and the rows below it).
 func vendorRoutes() routes {
 	const root = "/api/vendor/v1"
-	const orders, cancel, stores = ledger.EndpointOrders, ledger.EndpointCancel, ledger.EndpointStores
+	const orders, cancel, stores = limits.EndpointOrders, limits.EndpointCancel, limits.EndpointStores
 	return slices.Concat(
 		group(root, vendorOnly, nil,
 			route{method: post, pattern: "/orders", name: "orders_create", body: requiredBody, bucket: orders, handle: (*gateway).createOrder}),
 		group(root+"/orders/{}", vendorOnly, (*requestContext).orderInPath,
-			route{method: get, name: "orders_read", bucket: ledger.EndpointOrderStatus, handle: (*gateway).readOrder},
+			route{method: get, name: "orders_read", bucket: limits.EndpointOrderStatus, handle: (*gateway).readOrder},
 			route{method: post, pattern: "/cancel", name: "orders_cancel", body: optionalBody, bucket: cancel, handle: (*gateway).cancelOrder}),
 		group(root, vendorOnly, nil,
 			route{method: put, pattern: "/stores/{}", name: "stores_put", body: requiredBody, bucket: stores, handle: (*gateway).putStore},
@@ -33,7 +35,7 @@ func vendorRoutes() routes {
 
 // tokenRoute is an API's POST /token.
 func tokenRoute(name string, handle handler) route {
-	return route{method: post, pattern: "/token", name: name, login: true, body: requiredBody, maxBody: tokenBody, bucket: ledger.EndpointToken, handle: handle}
+	return route{method: post, pattern: "/token", name: name, login: true, body: requiredBody, maxBody: tokenBody, bucket: limits.EndpointToken, handle: handle}
 }
 
 // createOrder is POST /orders. What needs no ledger is checked here, everything else
@@ -47,7 +49,7 @@ func (g *gateway) createOrder(x *requestContext) error {
 
 	c := x.creation
 	c.Account, c.IdempotencyKey, c.Body, c.Now = x.account, key, x.body, x.now
-	var created ledger.Created
+	var created orders.Created
 	if broken != nil {
 		created, x.quota, err = x.ledger.Orders.Replay(g.context(x), c, broken)
 	} else {
@@ -190,7 +192,7 @@ func (g *gateway) sandbox() bool { return g.settings.Environment == delivery.San
 
 // simulate makes the fleets refuse when a sandbox's packageNote asks for it
 // (decisions, "Sandbox"); the other triggers are the worker's.
-func (g *gateway) simulate(note string, candidates []ledger.Candidate) {
+func (g *gateway) simulate(note string, candidates []accounts.Candidate) {
 	if !g.sandbox() {
 		return
 	}
@@ -222,7 +224,7 @@ func (g *gateway) readOrder(x *requestContext) error {
 }
 
 // okOrder answers an order as its vendor sees it.
-func (x *requestContext) okOrder(order *delivery.Order, quota ledger.Quota, err error) error {
+func (x *requestContext) okOrder(order *delivery.Order, quota limits.Quota, err error) error {
 	if x.quota = quota; err != nil {
 		return err
 	}

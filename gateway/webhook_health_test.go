@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // health expects what the admin API answers about the account's receiver.
@@ -107,8 +107,8 @@ func TestWebhookHealth_VendorSeesWhatHelps(t *testing.T) {
 	e.attempts(shownAttempts, accepted)
 	e.attempts(1, failed)
 	for _, address := range []string{"127.0.0.1:9080 is one of the service's own ports", "10.1.2.3:443 is not a public address"} {
-		e.attempts(1, func(*ledger.Scheduled) ledger.AttemptRecord {
-			return ledger.AttemptRecord{State: ledger.StateRetrying, Error: "refused address: " + address, NextAt: time.Now().Add(time.Hour)}
+		e.attempts(1, func(*partitions.Scheduled) partitions.AttemptRecord {
+			return partitions.AttemptRecord{State: partitions.StateRetrying, Error: "refused address: " + address, NextAt: time.Now().Add(time.Hour)}
 		})
 	}
 
@@ -174,7 +174,7 @@ func TestWebhooks_ListTheWorstFirst(t *testing.T) {
 	deleted := e.as(t, e.named("Deleted"))
 	want(t, deleted.call("DELETE", "/webhook", ""), 200, "")
 	want(t, e.tryAdmin("GET", "/webhooks", ""), 200, "", "webhooks", []any{})
-	outcomes := map[string]func(*ledger.Scheduled) ledger.AttemptRecord{
+	outcomes := map[string]func(*partitions.Scheduled) partitions.AttemptRecord{
 		"Healthy": accepted, "Failing": failed, "Failing, more waiting": failed, "Gone": wentAway, "Unreachable": givenUp,
 	}
 	names := map[string]string{}
@@ -184,7 +184,9 @@ func TestWebhooks_ListTheWorstFirst(t *testing.T) {
 		e.testEvents(account, 1+len(name)/len("Failing, more waiting"))
 	}
 
-	e.attempts(6, func(s *ledger.Scheduled) ledger.AttemptRecord { return outcomes[names[s.Delivery.Account.String()]](s) })
+	e.attempts(6, func(s *partitions.Scheduled) partitions.AttemptRecord {
+		return outcomes[names[s.Delivery.Account.String()]](s)
+	})
 
 	worstFirst := []string{"Unreachable", "Gone", "Failing", "Failing, more waiting", "Healthy"}
 	listed := e.admin("GET", "/webhooks?status=failing", "").list("webhooks")

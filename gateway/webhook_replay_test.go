@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -192,7 +192,7 @@ func TestReplay_OneAtATime(t *testing.T) {
 func TestAdminReplay_ByEventIDsAndOutcome(t *testing.T) {
 	e := newEnv(t)
 	account, other := e.newParty("vendor", "/accounts", "accountId", `{"name":"One"}`), e.named("Other")
-	notice := ledger.Notice{Account: account.accountID(), Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{}`)}
+	notice := accounts.Notice{Account: account.accountID(), Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: []byte(`{}`)}
 	if err := e.ledger.Webhooks.Publish(t.Context(), notice); err != nil { // while no receiver is registered
 		t.Fatal(err)
 	}

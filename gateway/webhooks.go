@@ -12,6 +12,8 @@ import (
 	"vendorapi/gateway/strictjson"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
+	"vendorapi/internal/ledger/webhooks"
 	"vendorapi/internal/webhook"
 )
 
@@ -31,7 +33,7 @@ type webhookView struct {
 	SuccessRate *float64 `json:"successRate,omitempty"`
 }
 
-func viewWebhook(e *ledger.WebhookEndpoint, issued string) webhookView {
+func viewWebhook(e *webhooks.WebhookEndpoint, issued string) webhookView {
 	return webhookView{
 		URL: e.URL, Secret: issued, Status: string(e.State), StatusSince: formatTime(e.StateSince),
 		Waiting: e.Backlog, NextAttempt: formatTime(e.NextAttempt),
@@ -55,7 +57,7 @@ type lastAttempt struct {
 
 const refusedAddress = "refused address: "
 
-func viewLastAttempt(a ledger.AttemptRecord) lastAttempt {
+func viewLastAttempt(a partitions.AttemptRecord) lastAttempt {
 	if strings.HasPrefix(a.Error, refusedAddress) { // it names the address that the name led to
 		_, why, _ := strings.Cut(a.Error, " is ")
 		a.Error = refusedAddress + why
@@ -251,7 +253,7 @@ type healthView struct {
 	BreakerSince string       `json:"breakerSince,omitempty"` // when it opened
 	// Pace is how many events a second go out while it recovers.
 	Pace float64 `json:"paceEventsPerSecond,omitempty"`
-	ledger.EndpointLimits
+	partitions.EndpointLimits
 }
 
 // attemptsView are the attempts by how they ended, since the account exists.
@@ -262,7 +264,7 @@ type attemptsView struct {
 	NotSent     int64 `json:"notSent"`
 }
 
-func viewHealth(e *ledger.WebhookEndpoint) healthView {
+func viewHealth(e *webhooks.WebhookEndpoint) healthView {
 	v := healthView{
 		AccountID: e.Account.String(), webhookView: viewWebhook(e, ""), Breaker: "closed",
 		Attempts:       attemptsView{Delivered: e.Delivered, Retried: e.Retried, Undelivered: e.Undelivered, NotSent: e.NotSent},
@@ -308,7 +310,7 @@ func (g *gateway) changeWebhook(x *requestContext) error {
 	}
 
 	f := x.form(&body)
-	limits := ledger.EndpointLimits{
+	limits := partitions.EndpointLimits{
 		InFlight:  f.setting("maxInFlight", body.InFlight, maxInFlightSetting),
 		PerSecond: f.setting("maxPerSecond", body.PerSecond, maxPerSecondSetting),
 	}
@@ -373,7 +375,7 @@ func (f *form) setting(path string, given strictjson.Raw, most int) int {
 // listWebhooks is GET /webhooks?status=&cursor=&limit=, the worst first; the last page has an
 // empty cursor.
 func (g *gateway) listWebhooks(x *requestContext) error {
-	state := ledger.EndpointState(x.query("status"))
+	state := partitions.EndpointState(x.query("status"))
 	if state != "" && state.Severity() < 0 {
 		return delivery.Invalid("status", "must be healthy, failing, unreachable or gone")
 	}
@@ -427,12 +429,12 @@ func (g *gateway) rotateWebhookSecret(x *requestContext) error {
 }
 
 type attemptView struct {
-	ledger.AttemptRecord
+	partitions.AttemptRecord
 	At     string `json:"at"`
 	NextAt string `json:"nextAttemptAt,omitempty"`
 }
 
-func viewAttempt(a ledger.AttemptRecord) attemptView {
+func viewAttempt(a partitions.AttemptRecord) attemptView {
 	return attemptView{AttemptRecord: a, At: formatTime(a.At), NextAt: formatTime(a.NextAt)}
 }
 

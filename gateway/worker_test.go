@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 )
 
@@ -48,7 +48,7 @@ func (e *env) take() {
 }
 
 // events registers receivers for the accounts, and sends all that happened: n events.
-func (e *env) events(n int, accounts ...party) (all []*ledger.Delivery) {
+func (e *env) events(n int, accounts ...party) (all []*partitions.Delivery) {
 	e.Helper()
 	for _, account := range accounts {
 		if _, _, err := e.ledger.Webhooks.SetURL(e.Context(), account.accountID(), "https://vendor.example/"); err != nil {
@@ -117,20 +117,20 @@ func (e *env) opens(account party) (hold time.Time) {
 	now := time.Now()
 	hold = now.Add(time.Minute).Truncate(time.Millisecond)
 	p, _ := e.stands(account)
-	testenv.Must(e, testenv.Step(e.Context(), e.ledger, p, func(step *ledger.Step) {
-		step.Endpoint(account.accountID(), &ledger.EndpointChange{
-			Breaker: &ledger.Breaker{Open: true, Failures: 3, Since: now.UnixMilli(), Hold: hold.UnixMilli()}})
+	testenv.Must(e, testenv.Step(e.Context(), e.ledger, p, func(step *partitions.Step) {
+		step.Endpoint(account.accountID(), &partitions.EndpointChange{
+			Breaker: &partitions.Breaker{Open: true, Failures: 3, Since: now.UnixMilli(), Hold: hold.UnixMilli()}})
 	}))
 
 	return hold
 }
 
 // stands is what is stored about the account's receiver, and in which partition.
-func (e *env) stands(account party) (partition int, facts *ledger.Facts) {
+func (e *env) stands(account party) (partition int, facts *partitions.Facts) {
 	e.Helper()
-	var endpoints []ledger.EndpointAt
+	var endpoints []partitions.EndpointAt
 	for p := range e.ledger.Partitions() {
-		endpoints = append(endpoints, ledger.EndpointAt{Partition: p, Account: account.accountID()})
+		endpoints = append(endpoints, partitions.EndpointAt{Partition: p, Account: account.accountID()})
 	}
 
 	found, err := e.ledger.Ownership.EndpointFacts(e.Context(), endpoints)
@@ -147,7 +147,7 @@ func (e *env) stands(account party) (partition int, facts *ledger.Facts) {
 }
 
 // attempts sends n events of any account, as they are due, of which outcome says what becomes.
-func (e *env) attempts(n int, outcome func(*ledger.Scheduled) ledger.AttemptRecord) (made []*ledger.Scheduled) {
+func (e *env) attempts(n int, outcome func(*partitions.Scheduled) partitions.AttemptRecord) (made []*partitions.Scheduled) {
 	e.Helper()
 	e.take()
 	for len(made) < n {
@@ -164,24 +164,24 @@ func (e *env) attempts(n int, outcome func(*ledger.Scheduled) ledger.AttemptReco
 }
 
 // What a receiver may do with an event.
-func accepted(*ledger.Scheduled) ledger.AttemptRecord {
-	return ledger.AttemptRecord{State: ledger.StateDelivered, HTTPStatus: 200}
+func accepted(*partitions.Scheduled) partitions.AttemptRecord {
+	return partitions.AttemptRecord{State: partitions.StateDelivered, HTTPStatus: 200}
 }
 
-func failed(*ledger.Scheduled) ledger.AttemptRecord {
-	return ledger.AttemptRecord{State: ledger.StateRetrying, HTTPStatus: 500, Error: "status: 500", Answer: "out of order", NextAt: time.Now().Add(time.Hour)}
+func failed(*partitions.Scheduled) partitions.AttemptRecord {
+	return partitions.AttemptRecord{State: partitions.StateRetrying, HTTPStatus: 500, Error: "status: 500", Answer: "out of order", NextAt: time.Now().Add(time.Hour)}
 }
 
-func givenUp(*ledger.Scheduled) ledger.AttemptRecord {
-	return ledger.AttemptRecord{State: ledger.StateUndelivered, HTTPStatus: 500, Error: "status: 500"}
+func givenUp(*partitions.Scheduled) partitions.AttemptRecord {
+	return partitions.AttemptRecord{State: partitions.StateUndelivered, HTTPStatus: 500, Error: "status: 500"}
 }
 
-func wentAway(*ledger.Scheduled) ledger.AttemptRecord {
-	return ledger.AttemptRecord{State: ledger.StateRetrying, HTTPStatus: 410, Error: "status: 410", NextAt: time.Now().Add(time.Hour)}
+func wentAway(*partitions.Scheduled) partitions.AttemptRecord {
+	return partitions.AttemptRecord{State: partitions.StateRetrying, HTTPStatus: 410, Error: "status: 410", NextAt: time.Now().Add(time.Hour)}
 }
 
 // eventsOf are the ids of the account's events among those attempted, in order.
-func eventsOf(made []*ledger.Scheduled, account party) (ids []string) {
+func eventsOf(made []*partitions.Scheduled, account party) (ids []string) {
 	for _, s := range made {
 		if s.Delivery.Account.String() == account.id {
 			ids = append(ids, s.Delivery.EventID)

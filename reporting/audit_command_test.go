@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/archive/archiveenv"
 )
@@ -17,7 +17,7 @@ func TestAudit_PrintsWhatIsAskedFor(t *testing.T) {
 
 	e, flags := archiveWith(t, 0)
 	now, account := time.Now(), delivery.NewAccountID()
-	err := e.Archive.Insert(t.Context(), &archive.Batch{Audit: []ledger.AuditEntry{
+	err := e.Archive.Insert(t.Context(), &archive.Batch{Audit: []audit.Entry{
 		{At: now, ID: "a", Version: 1, Actor: "ayşe", Credential: "admin key", Address: "192.0.2.1", RequestID: "00112233aabbccdd", Action: "account changed",
 			Account: account, Store: "<s1>", Old: `{"name":"<A>"}`, New: `{"name":"B"}`},
 		{At: now.AddDate(0, 0, -29), ID: "b", Version: 1, Address: "192.0.2.1", Action: "admin key refused", New: `{"count":2}`, Outcome: "X"},

@@ -106,7 +106,7 @@ func migrate(ctx context.Context, l *ledger.Ledger, a *archive.Archive) (applied
 		return nil, missing
 	}
 
-	err = l.Exclusively(ctx, migrateLock, func(ctx context.Context) error {
+	err = l.Books.Exclusively(ctx, migrateLock, func(ctx context.Context) error {
 		applied, err = a.Migrate(ctx)
 		if err != nil {
 			return fmt.Errorf("%w; making it failed: %w", missing, err)

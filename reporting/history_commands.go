@@ -19,6 +19,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/backup"
 	"vendorapi/reporting/export"
@@ -572,7 +573,7 @@ func erase(ctx context.Context, c *cobra.Command, l *ledger.Ledger, ids []delive
 	now := l.Now().UTC().Truncate(time.Second)
 	erasures := backup.Erasures{}
 	inProgress := 0
-	var notes []*ledger.AuditEntry
+	var notes []*audit.Entry
 	var results strings.Builder
 	for i, o := range orders {
 		if o == nil && !retired[i] {
@@ -646,8 +647,8 @@ func recordErasures(ctx context.Context, l *ledger.Ledger, record string, erasur
 	return erasures.Record(record)
 }
 
-func erasureNote(at time.Time, actor, credential string, account delivery.AccountID, order delivery.OrderID) *ledger.AuditEntry {
-	return &ledger.AuditEntry{At: at, ID: ledger.NewAuditID(), Version: 1, Actor: actor, Credential: credential, Action: "recipient erased", Account: account, Order: order}
+func erasureNote(at time.Time, actor, credential string, account delivery.AccountID, order delivery.OrderID) *audit.Entry {
+	return &audit.Entry{At: at, ID: audit.NewID(), Version: 1, Actor: actor, Credential: credential, Action: "recipient erased", Account: account, Order: order}
 }
 
 // eraseAgain erases what a restored Redis has again.

@@ -202,7 +202,7 @@ func TestHistory_OneProcessMigrates(t *testing.T) {
 	e := &archiveenv.System{Env: testenv.New(t), ClickHouse: testserver.SharedClickHouse(t)}
 	e.Database = e.ClickHouse.NewDatabase(t)
 	l, a := e.OpenAs(stack.ReportingUser), e.OpenArchive()
-	err := l.Exclusively(t.Context(), migrateLock, func(context.Context) error {
+	err := l.Books.Exclusively(t.Context(), migrateLock, func(context.Context) error {
 		if applied, err := migrate(t.Context(), l, a); !errors.Is(err, delivery.ErrUnavailable) || len(applied) > 0 {
 			t.Errorf("beside another one: %v %v", applied, err)
 		}
@@ -214,7 +214,7 @@ func TestHistory_OneProcessMigrates(t *testing.T) {
 		t.Errorf("alone: %v %v", applied, err)
 	}
 
-	testenv.Must(t, l.Exclusively(t.Context(), migrateLock, func(context.Context) error {
+	testenv.Must(t, l.Books.Exclusively(t.Context(), migrateLock, func(context.Context) error {
 		_, err := migrate(t.Context(), l, a)
 		return err
 	}))

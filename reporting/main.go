@@ -191,7 +191,7 @@ func (s *settings) openLedger(ctx context.Context, log *slog.Logger) (*ledger.Le
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}
-	if _, err := l.Lifecycle.ServerTime(ctx); err != nil {
+	if _, err := l.ServerTime(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 	"vendorapi/reporting/archive/archiveenv"
 	"vendorapi/reporting/auth/authenv"
@@ -107,9 +109,9 @@ func TestMonth_DecisionsAreAudited(t *testing.T) {
 	e.month(authenv.Password, "close of October 2026", true, "close", "2026-10", "--user", "defne")
 	e.month(authenv.Password, "nothing to correct", true, "correct", "--order", order, "--user", "defne", "--note", "told")
 
-	latest := map[string]*ledger.AuditEntry{}
+	latest := map[string]*audit.Entry{}
 	var ids []string
-	testenv.Must(t, e.Ledger.Streams.EachEntry(t.Context(), ledger.RoleExport, time.Time{}, func(batch []ledger.Entry) error {
+	testenv.Must(t, e.Ledger.Streams.EachEntry(t.Context(), ledger.RoleExport, time.Time{}, func(batch []partitions.Entry) error {
 		for _, one := range batch {
 			if one.Audit == nil {
 				continue

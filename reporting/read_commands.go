@@ -19,7 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/reports"
 )
@@ -298,7 +298,7 @@ func newAuditCommand() *cobra.Command {
 	return c
 }
 
-func writeAudit(w io.Writer, found []ledger.AuditEntry) error {
+func writeAudit(w io.Writer, found []audit.Entry) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TIME\tACTOR\tBY\tADDRESS\tACTION\tABOUT\tOUTCOME\tREQUEST\tFROM\tTO")
 	for _, e := range found {

@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/operations"
+	"vendorapi/internal/ledger/partitions"
 )
 
 const (
@@ -190,7 +192,7 @@ func (g *gauges) readQueues(ctx context.Context, whole *time.Time) (err error) {
 	queues, unknown := g.ledger.Monitor.QueueStats(ctx)
 	incomplete = errors.Join(incomplete, gapOf(unknown))
 	unknown = gaps.Allow(unknown)
-	if unknown != nil && !errors.Is(unknown, ledger.ErrNoOwner) {
+	if unknown != nil && !errors.Is(unknown, operations.ErrNoOwner) {
 		return unknown
 	}
 
@@ -208,7 +210,7 @@ func (g *gauges) readQueues(ctx context.Context, whole *time.Time) (err error) {
 	s.gauge(float64(stats.RefusedUpdates), "worker_refused_updates", "Refused couriers' updates that the ledger keeps for operators.")
 	s.gauge(float64(stats.DeadLetters), "worker_dead_letters", "Entries that no worker could settle; each needs a look.")
 	// Every state, so that one that has become empty falls to 0.
-	for _, state := range []ledger.EndpointState{ledger.EndpointHealthy, ledger.EndpointFailing, ledger.EndpointUnreachable, ledger.EndpointGone} {
+	for _, state := range []partitions.EndpointState{partitions.EndpointHealthy, partitions.EndpointFailing, partitions.EndpointUnreachable, partitions.EndpointGone} {
 		if unknown != nil {
 			break // the sums would be too low
 		}
@@ -313,7 +315,7 @@ func (g *gauges) note(servers []ledger.Server, err error, at time.Time) {
 		seen[servers[i].Addr] = at
 	}
 
-	silent, isKnown := errors.AsType[*ledger.SilentServers](err)
+	silent, isKnown := errors.AsType[*operations.SilentServers](err)
 	if isKnown {
 		for _, addr := range silent.Addrs {
 			last, ok := g.seen[addr]

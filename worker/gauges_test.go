@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/operations"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -155,7 +156,7 @@ func TestGauges_ForgetAServerThatIsNoMasterAnyMore(t *testing.T) {
 	g := &gauges{}
 	first, later := time.UnixMilli(1000), time.UnixMilli(2000)
 	g.note([]ledger.Server{{Addr: "a"}, {Addr: "b"}}, nil, first)
-	g.note([]ledger.Server{{Addr: "a"}}, fmt.Errorf("reading: %w", &ledger.SilentServers{Addrs: []string{"b", "c"}}), later)
+	g.note([]ledger.Server{{Addr: "a"}}, fmt.Errorf("reading: %w", &operations.SilentServers{Addrs: []string{"b", "c"}}), later)
 	if !g.seen["a"].Equal(later) || !g.seen["b"].Equal(first) || !g.seen["c"].Equal(later) {
 		t.Errorf("seen are %v", g.seen)
 	}

@@ -7,29 +7,32 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
 )
 
 //rule:limits/rules/5 versioning/limits-are-changed-per-account limits-and-idempotency/limits-are-per-account-changed
 func TestAccount_LimitsChangeWithoutReset(t *testing.T) {
 	l := openTest(t)
-	limits := plenty()
-	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 10, Seconds: 60}}
-	id := newAccount(t, l, limits)
+	bounds := plenty()
+	bounds.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 10, Seconds: 60}}
+	id := newAccount(t, l, bounds)
 	now := 4_000_000_000 * second
 	l.setClock(t, now)
 	for range 8 {
-		get(l.Limits.Consume(t.Context(), id, EndpointOrders))(t)
+		get(l.Limits.Consume(t.Context(), id, limits.EndpointOrders))(t)
 	}
 
-	limits.Orders.Sustained.Count = 5
-	narrow := func(a *delivery.Account) error { a.Limits = limits; return nil }
+	bounds.Orders.Sustained.Count = 5
+	narrow := func(a *delivery.Account) error { a.Limits = bounds; return nil }
 	get(l.Accounts.Update(t.Context(), id, narrow))(t)
-	wantCode(t, errOf(l.Limits.Consume(t.Context(), id, EndpointOrders)), delivery.CodeRateLimited)
-	limits.Orders.Sustained.Count = 9
+	wantCode(t, errOf(l.Limits.Consume(t.Context(), id, limits.EndpointOrders)), delivery.CodeRateLimited)
+	bounds.Orders.Sustained.Count = 9
 	get(l.Accounts.Update(t.Context(), id, narrow))(t)
-	equal(t, get(l.Limits.Consume(t.Context(), id, EndpointOrders))(t), (Quota{Limit: 9, Remaining: 0, Reset: now/second + 60, ResetIn: 60, Window: 60}), "quota")
+	equal(t, get(l.Limits.Consume(t.Context(), id, limits.EndpointOrders))(t), (limits.Quota{Limit: 9, Remaining: 0, Reset: now/second + 60, ResetIn: 60, Window: 60}), "quota")
 	stored := get(l.Accounts.Get(t.Context(), id))(t)
-	check(t, stored.Limits == limits && stored.Name == "Vendor" && !stored.Suspended, "stored %+v", stored)
+	check(t, stored.Limits == bounds && stored.Name == "Vendor" && !stored.Suspended, "stored %+v", stored)
 }
 
 func TestUpdateAccount_LosesNoConcurrentChange(t *testing.T) {
@@ -61,15 +64,15 @@ func TestAccount_NotFound(t *testing.T) {
 	wantCode(t, errOf(l.Accounts.Get(t.Context(), delivery.NewAccountID())), delivery.CodeAccountNotFound)
 	wantCode(t, errOf(l.Accounts.Update(t.Context(), delivery.NewAccountID(), func(*delivery.Account) error { return nil })), delivery.CodeAccountNotFound)
 	wantCode(t, errOf(l.Accounts.RotateSecret(t.Context(), delivery.NewAccountID(), testHash, 0, false)), delivery.CodeAccountNotFound)
-	wantCode(t, errOf(l.Limits.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders)), delivery.CodeTokenInvalid)
+	wantCode(t, errOf(l.Limits.Consume(t.Context(), delivery.NewAccountID(), limits.EndpointOrders)), delivery.CodeTokenInvalid)
 }
 
 //rule:admin-api/post-accounts-id-credentials
 func TestCountToken_OldSecretWorksForItsTime(t *testing.T) {
 	l := openTest(t)
-	limits := plenty()
-	limits.Token = delivery.EndpointLimit{Sustained: delivery.Window{Count: 3, Seconds: 3600}}
-	id := newAccount(t, l, limits)
+	bounds := plenty()
+	bounds.Token = delivery.EndpointLimit{Sustained: delivery.Window{Count: 3, Seconds: 3600}}
+	id := newAccount(t, l, bounds)
 	now := time.Now().Add(time.Hour)
 	l.setClock(t, now.UnixMicro())
 	fresh := [32]byte{9}
@@ -79,7 +82,7 @@ func TestCountToken_OldSecretWorksForItsTime(t *testing.T) {
 
 	for _, hash := range [][32]byte{testHash, fresh} {
 		_, known := get2(l.Limits.CountToken(t.Context(), id, hash))(t)
-		equal(t, known, Known{Replaced: hash == testHash}, "of a secret that is right")
+		equal(t, known, limits.Known{Replaced: hash == testHash}, "of a secret that is right")
 	}
 
 	wantCode(t, errOf(l.Limits.CountToken(t.Context(), id, [32]byte{7})), delivery.CodeInvalidCredentials)
@@ -107,15 +110,15 @@ func TestCountFailedLogin_IsPerClientAndAddress(t *testing.T) {
 //rule:limits/rules/3 limits-and-idempotency/sustained-excess-in-at-least
 func TestSustainedExcess_MarksAndClears(t *testing.T) {
 	l := openTest(t)
-	limits := plenty()
-	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 3600}}
-	id := newAccount(t, l, limits)
+	bounds := plenty()
+	bounds.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 3600}}
+	id := newAccount(t, l, bounds)
 	start := time.Now().Truncate(time.Minute)
 	minute := func(n int, refused bool) {
 		for range 5 {
-			endpoint := EndpointCancel
+			endpoint := limits.EndpointCancel
 			if refused {
-				endpoint = EndpointOrders
+				endpoint = limits.EndpointOrders
 			}
 			_, _ = l.Limits.Consume(t.Context(), id, endpoint)
 		}
@@ -149,14 +152,14 @@ func TestSustainedExcess_MarksAndClears(t *testing.T) {
 func TestSustainedExcess_EndsForASilentAccountToo(t *testing.T) {
 	start := time.Now().Truncate(time.Minute)
 	now := start
-	l := openTest(t, func(c *Config) { c.Now = func() time.Time { return now } })
-	limits := plenty()
-	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 3600}}
-	id := newAccount(t, l, limits)
+	l := openTest(t, func(c *core.Config) { c.Now = func() time.Time { return now } })
+	bounds := plenty()
+	bounds.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 3600}}
+	id := newAccount(t, l, bounds)
 	for n := range 8 {
 		now = start.Add(time.Duration(n) * time.Minute)
 		for range 5 {
-			_, _ = l.Limits.Consume(t.Context(), id, EndpointOrders)
+			_, _ = l.Limits.Consume(t.Context(), id, limits.EndpointOrders)
 		}
 		must(t, l.Limits.Flush(t.Context(), now))
 	}
@@ -176,7 +179,7 @@ func TestSustainedExcess_EndsForASilentAccountToo(t *testing.T) {
 
 //rule:fleets-and-operators/a-change-by-an-operator
 func TestFleets_ChangesReachTheSnapshot(t *testing.T) {
-	check(t, 2*FleetPoll <= time.Second, "a change is looked for every %s; it must hold within a second", FleetPoll)
+	check(t, 2*accounts.FleetPoll <= time.Second, "a change is looked for every %s; it must hold within a second", accounts.FleetPoll)
 	l := openTest(t)
 	must(t, l.Fleets.Load(t.Context()))
 	f := newFleet(t, l)
@@ -209,7 +212,7 @@ func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 	s := newStore(t, l, id, f)
 	check(t, s.Revision == 1, "revision %d", s.Revision)
 	twin := &delivery.Store{Account: id, ExternalID: "S-1", State: delivery.AwaitingFleet}
-	wantError(t, l.Stores.Write(t.Context(), twin), ErrConflict) // a second first write
+	wantError(t, l.Stores.Write(t.Context(), twin), core.ErrConflict) // a second first write
 	read, _ := get2(l.Stores.CountAndGet(t.Context(), id, "S-1"))(t)
 	check(t, read.Name == s.Name && read.Point == s.Point && read.Revision == 1 && read.Fleet == f.ID, "read %+v", read)
 	count := func(state delivery.StoreState) int {
@@ -217,8 +220,8 @@ func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 	}
 	check(t, count(0) == 1 && count(delivery.Active) == 1 && count(delivery.AwaitingFleetApproval) == 0, "the fleet's list of stores")
 	read.ClosingDate = time.Date(2026, 11, 21, 12, 0, 0, 0, delivery.Istanbul)
-	must(t, l.Stores.Write(t.Context(), read, Notice{Account: id, Type: delivery.StoreMigrating, OccurredAt: time.Now(), Data: []byte(`{}`)}))
-	partition := partitionNumber(id, len(l.partitions))
+	must(t, l.Stores.Write(t.Context(), read, accounts.Notice{Account: id, Type: delivery.StoreMigrating, OccurredAt: time.Now(), Data: []byte(`{}`)}))
+	partition := core.PartitionNumber(id, len(l.core.Partitions))
 	midnight := time.Date(2026, 11, 22, 0, 0, 0, 0, delivery.Istanbul)
 	for at, want := range map[time.Time]int{midnight.Add(-time.Millisecond): 0, midnight: 1} {
 		due := get(l.Stores.Due(t.Context(), partition, at, 10))(t)
@@ -231,9 +234,9 @@ func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 		t.Errorf("a closed store is still due (%d) or listed, %v", len(due), err)
 	}
 
-	equal(t, l.rdb.XLen(t.Context(), l.partitions[partition].key(kindEvents)).Val(), 1, "events")
+	equal(t, l.core.Redis.XLen(t.Context(), l.core.Partitions[partition].Key(core.KindEvents)).Val(), 1, "events")
 	wantCode(t, errOf(l.Stores.Get(t.Context(), id, "S-2")), delivery.CodeStoreNotFound)
-	stores, _, err := l.Stores.Find(t.Context(), StoreFilter{Account: id}, 10)
+	stores, _, err := l.Stores.Find(t.Context(), accounts.StoreFilter{Account: id}, 10)
 	must(t, err)
 	equal(t, len(stores), 1, "stores of the account")
 }
@@ -241,16 +244,16 @@ func TestWriteStore_ComparesRevisionsAndKeepsLists(t *testing.T) {
 func TestPartitionTags_AreEvenAndStable(t *testing.T) {
 	for _, partitions := range []int{1, 2, 3, 7, 16, 64, 256, 1024} {
 		seen := make(map[string]bool)
-		share := clusterSlots / partitions
-		for i, tag := range partitionTags('p', partitions) {
+		share := core.ClusterSlots / partitions
+		for i, tag := range core.PartitionTags('p', partitions) {
 			require(t, !seen[tag], "%d partitions: tag %s twice", partitions, tag)
 			seen[tag] = true
-			slot := int(hashSlot(tag))
+			slot := int(core.HashSlot(tag))
 			check(t, slot >= i*share+share/4 && slot <= i*share+share*3/4, "%d partitions: tag %s of partition %d has slot %d", partitions, tag, i, slot)
 		}
 	}
 
-	equal(t, hashSlot("foo"), 12182, "slot of foo is")
+	equal(t, core.HashSlot("foo"), 12182, "slot of foo is")
 	// Part of the stored layout: another name would lose every key.
-	equal(t, partitionTags('p', 16)[3], "p03bj", "partition 3 of 16 is called")
+	equal(t, core.PartitionTags('p', 16)[3], "p03bj", "partition 3 of 16 is called")
 }

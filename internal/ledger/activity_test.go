@@ -8,16 +8,19 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/partitions"
 )
 
-func equalActivity(a, b MinuteActivity) bool {
+func equalActivity(a, b limits.MinuteActivity) bool {
 	return a.Created == b.Created && a.Delivered == b.Delivered && a.Failed == b.Failed && a.Cancelled == b.Cancelled &&
 		maps.Equal(a.Refused, b.Refused)
 }
 
-func (l *Ledger) wantActivity(t *testing.T, want ...MinuteActivity) {
+func (l *Ledger) wantActivity(t *testing.T, want ...limits.MinuteActivity) {
 	t.Helper()
-	got := get(l.Monitor.Activity(t.Context(), len(want)))(t)
+	got := get(l.Limits.Activity(t.Context(), len(want)))(t)
 	check(t, slices.EqualFunc(got, want, equalActivity), "activity %+v, want %+v", got, want)
 }
 
@@ -38,8 +41,8 @@ func TestActivity_CountsWhatReallyHappened(t *testing.T) {
 	}
 
 	delivered := created("X-2", "")
-	for _, want := range []error{nil, ErrConflict} {
-		wantError(t, s.advanceBy(t.Context(), delivered.ID.Partition(), func(step *Step) {
+	for _, want := range []error{nil, core.ErrConflict} {
+		wantError(t, s.advanceBy(t.Context(), delivered.ID.Partition(), func(step *partitions.Step) {
 			step.Change(delivered, []delivery.Change{{Status: delivery.Assigned, At: time.Now()}, {Status: delivery.Delivered, At: time.Now()}})
 		}), want)
 	}
@@ -53,12 +56,12 @@ func TestActivity_CountsWhatReallyHappened(t *testing.T) {
 	s.Limits.CountRefusal(delivery.CodeRateLimited)
 	s.Limits.CountRefusal("NO_SUCH_CODE")
 
-	s.wantActivity(t, MinuteActivity{}) // nothing is written before the flush
-	for range 2 {                       // the second has nothing to add
-		must(t, s.Limits.Flush(t.Context(), s.Now()))
+	s.wantActivity(t, limits.MinuteActivity{}) // nothing is written before the flush
+	for range 2 {                              // the second has nothing to add
+		must(t, s.Limits.Flush(t.Context(), s.core.Now()))
 	}
 
-	s.wantActivity(t, MinuteActivity{Created: 5, Delivered: 1, Failed: 1, Cancelled: 1, Refused: map[delivery.Code]int64{
+	s.wantActivity(t, limits.MinuteActivity{Created: 5, Delivered: 1, Failed: 1, Cancelled: 1, Refused: map[delivery.Code]int64{
 		delivery.CodeDuplicateOrder: 2, delivery.CodeRateLimited: 1, delivery.CodeInternal: 1}})
 }
 
@@ -77,22 +80,22 @@ func TestActivity_EveryMinuteOldestFirst(t *testing.T) {
 		must(t, errors.Join(l.Limits.Flush(t.Context(), clock.at), second.Limits.Flush(t.Context(), clock.at)))
 	}
 
-	refused := func(n int64) MinuteActivity {
-		return MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeNotFound: 2 * n, delivery.CodeTokenInvalid: n}}
+	refused := func(n int64) limits.MinuteActivity {
+		return limits.MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeNotFound: 2 * n, delivery.CodeTokenInvalid: n}}
 	}
-	l.wantActivity(t, MinuteActivity{}, refused(1), MinuteActivity{}, refused(2))
-	got := get(l.Monitor.Activity(t.Context(), 1440))(t)
+	l.wantActivity(t, limits.MinuteActivity{}, refused(1), limits.MinuteActivity{}, refused(2))
+	got := get(l.Limits.Activity(t.Context(), 1440))(t)
 	first, last := got[0].At, got[1439].At
 	check(t, len(got) == 1440 && last.Equal(start.Add(2*time.Minute)) && last.Sub(first) == 1439*time.Minute, "%d minutes from %s to %s", len(got), first, last)
-	key := activityKey(l.global, start.Unix() / 60)
-	ttl := l.rdb.TTL(t.Context(), key).Val()
+	key := limits.ActivityKey(l.core.Global, start.Unix()/60)
+	ttl := l.core.Redis.TTL(t.Context(), key).Val()
 	check(t, ttl > 24*time.Hour && ttl <= 25*time.Hour, "a minute is kept for %s", ttl)
 }
 
 func TestActivity_RefusesOtherSpans(t *testing.T) {
 	l := openTest(t)
 	for _, minutes := range []int{-1, 0, 1441} {
-		check(t, errOf(l.Monitor.Activity(t.Context(), minutes)) != nil, "%d minutes are answered", minutes)
+		check(t, errOf(l.Limits.Activity(t.Context(), minutes)) != nil, "%d minutes are answered", minutes)
 	}
 }
 
@@ -108,29 +111,29 @@ func TestFlushMinutes_AddsLaterWhatFailed(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 
-	wantError(t, errOf(l.Monitor.Activity(t.Context(), 1)), delivery.ErrUnavailable)
+	wantError(t, errOf(l.Limits.Activity(t.Context(), 1)), delivery.ErrUnavailable)
 	must(t, own.Start(t.Context()))
-	waiting := slices.Clone(l.Limits.activity.pending)
+	waiting := slices.Clone(l.Limits.Counts.Pending)
 	clock.at = clock.at.Add(time.Minute)
 	l.Limits.CountRefusal(delivery.CodeNotFound)
 	must(t, l.Limits.Flush(t.Context(), clock.at))
-	l.Limits.activity.pending = waiting // as after a lost reply
+	l.Limits.Counts.Pending = waiting // as after a lost reply
 	must(t, l.Limits.Flush(t.Context(), clock.at))
-	l.wantActivity(t, MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeServiceUnavailable: 1}},
-		MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeNotFound: 1}})
-	check(t, len(l.Limits.activity.pending) == 0, "%d additions still wait", len(l.Limits.activity.pending))
+	l.wantActivity(t, limits.MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeServiceUnavailable: 1}},
+		limits.MinuteActivity{Refused: map[delivery.Code]int64{delivery.CodeNotFound: 1}})
+	check(t, len(l.Limits.Counts.Pending) == 0, "%d additions still wait", len(l.Limits.Counts.Pending))
 }
 
 func TestFlushMinutes_KeepsNoMoreThanAnHour(t *testing.T) {
-	l := openTest(t, func(c *Config) { c.Pipelines = 0 }) // which would not look at the context
+	l := openTest(t, func(c *core.Config) { c.Pipelines = 0 }) // which would not look at the context
 	start := time.Now()
-	for i := range keptAdditions + 10 {
+	for i := range limits.KeptAdditions + 10 {
 		l.Limits.CountRefusal(delivery.CodeNotFound)
-		_ = l.Limits.Flush(overContext(t), start.Add(time.Duration(i)*FlushMinutesEvery))
+		_ = l.Limits.Flush(overContext(t), start.Add(time.Duration(i)*limits.FlushMinutesEvery))
 	}
 
-	kept := l.Limits.activity.pending
-	check(t, len(kept) == keptAdditions && kept[0].number == 11, "%d additions wait, the oldest is number %d", len(kept), kept[0].number)
+	kept := l.Limits.Counts.Pending
+	check(t, len(kept) == limits.KeptAdditions && kept[0].Number == 11, "%d additions wait, the oldest is number %d", len(kept), kept[0].Number)
 }
 
 func TestCountRefusal_TakesNoMemory(t *testing.T) {

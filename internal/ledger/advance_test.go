@@ -14,6 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/overlay"
 )
@@ -28,11 +31,11 @@ func assigned() []delivery.Change {
 }
 
 // content is everything that a partition holds.
-func (l *Ledger) content(t *testing.T, r partition) map[string]string {
+func (l *Ledger) content(t *testing.T, r core.Partition) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
-	for _, key := range get(l.rdb.Keys(t.Context(), r.prefix+"*").Result())(t) {
-		all[key] = get(l.rdb.Dump(t.Context(), key).Result())(t)
+	for _, key := range get(l.core.Redis.Keys(t.Context(), r.Prefix+"*").Result())(t) {
+		all[key] = get(l.core.Redis.Dump(t.Context(), key).Result())(t)
 	}
 	return all
 }
@@ -40,8 +43,8 @@ func (l *Ledger) content(t *testing.T, r partition) map[string]string {
 func TestAdvance_ComparesVersions(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
-	change := func(step *Step) { step.Change(o, assigned()) }
-	for _, want := range []error{nil, ErrConflict} {
+	change := func(step *partitions.Step) { step.Change(o, assigned()) }
+	for _, want := range []error{nil, core.ErrConflict} {
 		wantError(t, s.advanceBy(t.Context(), o.ID.Partition(), change), want)
 	}
 
@@ -52,14 +55,14 @@ func TestAdvance_ComparesVersions(t *testing.T) {
 	kept := len(swapped.Changes) == 2 && swapped.Changes[0].Courier == mehmet && swapped.Changes[1].Kind == delivery.CourierReplaced
 	check(t, delivery.Sequence(swapped.Version) == 3 && swapped.Courier == ali && swapped.Status == delivery.Assigned && kept, "swapped %+v", swapped)
 	unknown := &delivery.Order{ID: delivery.MakeOrderID(o.ID.Partition(), 2, [12]byte{3}), Version: 1<<32 | 1}
-	wantError(t, s.advanceBy(t.Context(), o.ID.Partition(), func(step *Step) { step.Change(unknown, assigned()) }), ErrConflict)
+	wantError(t, s.advanceBy(t.Context(), o.ID.Partition(), func(step *partitions.Step) { step.Change(unknown, assigned()) }), core.ErrConflict)
 }
 
 // The defect no-version-check of the fault tests (loadtest/faults/mutants.yaml) must still be one: with it a step writes
 // over a cancellation that came between the reading of its order and the step.
 func TestAdvance_WithoutTheVersionsACancellationIsLost(t *testing.T) {
 	module := get(stack.ModuleDir())(t)
-	const script = "internal/ledger/lua/advance.lua"
+	const script = "internal/ledger/partitions/advance.lua"
 	changed := overlay.New(module)
 	must(t, changed.Replace(filepath.Join(module, "loadtest/faults/testdata/mutants/no-version-check", script), script))
 	text := get(changed.Read(filepath.Join(module, script)))(t)
@@ -70,7 +73,7 @@ func TestAdvance_WithoutTheVersionsACancellationIsLost(t *testing.T) {
 		result error
 		want   []delivery.Status
 	}{
-		{"as it is", nil, ErrConflict, []delivery.Status{delivery.Cancelled}},
+		{"as it is", nil, core.ErrConflict, []delivery.Status{delivery.Cancelled}},
 		{"without the check", func(file, original string) string {
 			if file == "advance" {
 				return string(text)
@@ -79,11 +82,11 @@ func TestAdvance_WithoutTheVersionsACancellationIsLost(t *testing.T) {
 		}, nil, []delivery.Status{delivery.Cancelled, delivery.Assigned}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newEnv(t, func(config *Config) { config.edit = c.edit })
+			s := newEnv(t, func(config *core.Config) { config.Edit = c.edit })
 			read := s.create(t, "X-1")
 			get2(s.Orders.Cancel(t.Context(), s.account, read.ID, "", "", time.Now()))(t)
 
-			wantError(t, s.advanceBy(t.Context(), read.ID.Partition(), func(step *Step) { step.Change(read, assigned()) }), c.result)
+			wantError(t, s.advanceBy(t.Context(), read.ID.Partition(), func(step *partitions.Step) { step.Change(read, assigned()) }), c.result)
 
 			o := get(s.Orders.Get(t.Context(), read.ID))(t)
 			var got []delivery.Status
@@ -100,7 +103,7 @@ func TestAdvance_WithoutTheVersionsACancellationIsLost(t *testing.T) {
 func TestAdvance_KeepsListsAndTimers(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
-	r := s.partitions[o.ID.Partition()]
+	r := s.core.Partitions[o.ID.Partition()]
 	for range 2 {
 		s.list(t, o.ID)
 	}
@@ -119,7 +122,7 @@ func TestAdvance_KeepsListsAndTimers(t *testing.T) {
 	s.list(t, o.ID)
 	check(t, listed(delivery.Searching) == 0, "listing that comes late put the order back")
 	s.advance(t, o.ID, delivery.Delivered)
-	equal(t, s.rdb.ZCard(t.Context(), r.key(kindTimers)).Val(), 0, "timers of ended orders")
+	equal(t, s.core.Redis.ZCard(t.Context(), r.Key(core.KindTimers)).Val(), 0, "timers of ended orders")
 	check(t, listed(delivery.Assigned) == 0, "the delivered order is still listed")
 }
 
@@ -127,35 +130,37 @@ func TestAdvance_KeepsListsAndTimers(t *testing.T) {
 func TestAdvance_WritesAllOrNothing(t *testing.T) {
 	s := newEnv(t)
 	first, second, third := s.create(t, "X-1"), s.create(t, "X-2"), s.create(t, "X-3")
-	r := s.partitionOf(s.account)
-	head := &Wanted{Partition: r.number, New: []delivery.OrderID{first.ID, second.ID, third.ID}}
-	must(t, s.Ownership.ReadOrders(t.Context(), []*Wanted{head}))
+	r := s.core.PartitionOf(s.account)
+	head := &partitions.Wanted{Partition: r.Number, New: []delivery.OrderID{first.ID, second.ID, third.ID}}
+	must(t, s.Ownership.ReadOrders(t.Context(), []*partitions.Wanted{head}))
 	get2(s.Orders.Cancel(t.Context(), s.account, second.ID, "", "", time.Now()))(t)
 	s.report(t, third.ID, delivery.PickedUp)
 	refused := &delivery.Update{Order: first.ID, Kind: delivery.KindStatus, Status: delivery.Delivered, At: time.Now()}
 	for _, c := range []struct {
 		name      string
-		add       func(*Step)
+		add       func(*partitions.Step)
 		conflicts []delivery.OrderID
 	}{
-		{"a change of an order that was cancelled", func(step *Step) { step.Change(second, assigned()) }, []delivery.OrderID{second.ID}},
-		{"a listing of one", func(step *Step) { step.List(head.News[1]) }, []delivery.OrderID{second.ID}},
-		{"a time-out of one of which something was reported", func(step *Step) { step.TimeOut(third, delivery.Change{Status: delivery.Failed, At: time.Now()}) },
+		{"a change of an order that was cancelled", func(step *partitions.Step) { step.Change(second, assigned()) }, []delivery.OrderID{second.ID}},
+		{"a listing of one", func(step *partitions.Step) { step.List(head.News[1]) }, []delivery.OrderID{second.ID}},
+		{"a time-out of one of which something was reported", func(step *partitions.Step) {
+			step.TimeOut(third, delivery.Change{Status: delivery.Failed, At: time.Now()})
+		},
 			[]delivery.OrderID{third.ID, third.ID}}, // its status and its time
-		{"two of them", func(step *Step) { step.List(head.News[1]); step.Change(second, assigned()) }, []delivery.OrderID{second.ID, second.ID}},
+		{"two of them", func(step *partitions.Step) { step.List(head.News[1]); step.Change(second, assigned()) }, []delivery.OrderID{second.ID, second.ID}},
 	} {
 		before := s.content(t, r)
-		var step *Step
-		err := s.advanceBy(t.Context(), r.number, func(of *Step) {
+		var step *partitions.Step
+		err := s.advanceBy(t.Context(), r.Number, func(of *partitions.Step) {
 			step = of
 			step.List(head.News[0])
 			step.Change(first, []delivery.Change{{Status: delivery.Failed, At: time.Now()}})
 			step.Refuse(refused, delivery.Searching, "illegal_move", true)
-			step.DeadLetter(Unreadable{ID: "1-0", Reason: "r", kind: kindUpdates}, RoleStatus)
+			step.DeadLetter(partitions.Unreadable{ID: "1-0", Reason: "r", Kind: core.KindUpdates}, core.RoleStatus)
 			c.add(step)
 		})
 
-		wantError(t, err, ErrConflict)
+		wantError(t, err, core.ErrConflict)
 		check(t, slices.Equal(step.Conflicts, c.conflicts), "%s: conflicts %v, want %v", c.name, step.Conflicts, c.conflicts)
 		check(t, maps.Equal(s.content(t, r), before), "%s: something was written", c.name)
 	}
@@ -164,13 +169,13 @@ func TestAdvance_WritesAllOrNothing(t *testing.T) {
 // Of a batch, all of this comes into the ledger with one entry.
 func TestAdvance_WritesWhatABatchDecides(t *testing.T) {
 	s := newEnv(t)
-	r := s.partitionOf(s.account)
+	r := s.core.PartitionOf(s.account)
 	fresh, moved, ended := s.create(t, "X-1"), s.create(t, "X-2"), s.create(t, "X-3")
-	w := &Wanted{Partition: r.number, New: []delivery.OrderID{fresh.ID, moved.ID, ended.ID}}
-	must(t, s.Ownership.ReadOrders(t.Context(), []*Wanted{w}))
+	w := &partitions.Wanted{Partition: r.Number, New: []delivery.OrderID{fresh.ID, moved.ID, ended.ID}}
+	must(t, s.Ownership.ReadOrders(t.Context(), []*partitions.Wanted{w}))
 	u := &delivery.Update{Order: ended.ID, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: delivery.Delivered, At: time.Now().UTC().Truncate(time.Millisecond)}
-	var step *Step
-	s.step(t, r.number, func(of *Step) {
+	var step *partitions.Step
+	s.step(t, r.Number, func(of *partitions.Step) {
 		step = of
 		for _, o := range w.News {
 			step.List(o)
@@ -180,14 +185,16 @@ func TestAdvance_WritesWhatABatchDecides(t *testing.T) {
 		step.Refuse(u, delivery.Failed, "late_delivery", true)
 	})
 
-	entries := get(s.rdb.XRange(t.Context(), r.key(kindEvents), step.Batch, "+").Result())(t)
+	entries := get(s.core.Redis.XRange(t.Context(), r.Key(core.KindEvents), step.Batch, "+").Result())(t)
 	require(t, len(entries) == 1 && entries[0].ID == step.Batch, "entries behind %s: %v", step.Batch, entries)
-	e := Entry{}
-	must(t, e.read(r, entries[0].Values))
+	e := partitions.Entry{}
+	must(t, e.Read(r, entries[0].Values))
 	movedAfter, endedAfter := get(s.Orders.Get(t.Context(), moved.ID))(t), get(s.Orders.Get(t.Context(), ended.ID))(t)
-	want := []Event{{Order: moved.ID, Version: movedAfter.Changes[0].Version}, {Order: moved.ID, Version: movedAfter.Version},
+	want := []partitions.Event{{Order: moved.ID, Version: movedAfter.Changes[0].Version}, {Order: moved.ID, Version: movedAfter.Version},
 		{Order: ended.ID, Version: endedAfter.Version}, {Order: ended.ID, LateAt: u.At}}
-	check(t, slices.EqualFunc(e.Events, want, func(a, b Event) bool { return a.Order == b.Order && a.Version == b.Version && a.LateAt.Equal(b.LateAt) }), "events %+v, want %+v", e.Events, want)
+	check(t, slices.EqualFunc(e.Events, want, func(a, b partitions.Event) bool {
+		return a.Order == b.Order && a.Version == b.Version && a.LateAt.Equal(b.LateAt)
+	}), "events %+v, want %+v", e.Events, want)
 	refused := get(s.Monitor.RefusedUpdates(t.Context(), 10))(t)
 	check(t, len(refused) == 1 && refused[0].Update == *u && refused[0].Late && refused[0].Reason == "late_delivery", "refused %+v", refused)
 	for _, id := range w.New { // some leave their list in the step that listed them
@@ -200,9 +207,9 @@ func TestAdvance_WritesWhatABatchDecides(t *testing.T) {
 func (s *env) checkIndexes(t *testing.T, id delivery.OrderID) {
 	t.Helper()
 	o := get(s.Orders.Get(t.Context(), id))(t)
-	r := s.partitions[id.Partition()]
+	r := s.core.Partitions[id.Partition()]
 	has := func(key string) bool {
-		err := s.rdb.ZScore(t.Context(), key, orderMember(id)).Err()
+		err := s.core.Redis.ZScore(t.Context(), key, core.OrderMember(id)).Err()
 		isMissing := errors.Is(err, redis.Nil)
 		if !isMissing {
 			must(t, err)
@@ -211,10 +218,10 @@ func (s *env) checkIndexes(t *testing.T, id delivery.OrderID) {
 	}
 
 	hasEnded := o.Status.Terminal()
-	equal(t, has(r.key(kindTimers)), !hasEnded, "a timer of an order that is "+o.Status.String())
+	equal(t, has(r.Key(core.KindTimers)), !hasEnded, "a timer of an order that is "+o.Status.String())
 	for status := delivery.Searching; status <= delivery.Cancelled; status++ {
 		isWanted := status == o.Status && (!hasEnded || status == delivery.Cancelled)
-		equal(t, has(r.jobs(status, o.Fleet.ID)), isWanted, "on the list "+status.String()+" an order that is "+o.Status.String())
+		equal(t, has(r.Jobs(status, o.Fleet.ID)), isWanted, "on the list "+status.String()+" an order that is "+o.Status.String())
 	}
 }
 
@@ -222,7 +229,7 @@ func (s *env) checkIndexes(t *testing.T, id delivery.OrderID) {
 func TestAdvance_KeepsWhatGatewaysWriteMeanwhile(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
-	key := s.partitions[o.ID.Partition()].order(o.ID.Digest())
+	key := s.core.Partitions[o.ID.Partition()].Order(o.ID.Digest())
 	now := time.Now().Truncate(time.Millisecond)
 	report := func(u delivery.Update) {
 		t.Helper()
@@ -235,13 +242,13 @@ func TestAdvance_KeepsWhatGatewaysWriteMeanwhile(t *testing.T) {
 	report(delivery.Update{Kind: delivery.KindStatus, Status: delivery.Failed, Failure: delivery.OtherFailure})
 	report(delivery.Update{Kind: delivery.KindSwap, Courier: ali})
 	get2(s.Orders.Poll(t.Context(), s.account, o.ID))(t)
-	get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: now}}}, now))(t)
-	before := get(s.rdb.Get(t.Context(), key).Bytes())(t)
+	get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []orders.Position{{Order: o.ID, Location: delivery.Location{Point: taksim, At: now}}}, now))(t)
+	before := get(s.core.Redis.Get(t.Context(), key).Bytes())(t)
 	s.change(t, o, assigned()...) // o is as it was created
-	after := get(s.rdb.Get(t.Context(), key).Bytes())(t)
+	after := get(s.core.Redis.Get(t.Context(), key).Bytes())(t)
 	require(t, len(after) > len(before), "the record did not grow")
 	changed := []int{1} // the status
-	for i := orderVersionAt; i < orderVersionAt+24; i++ {
+	for i := partitions.OrderVersionAt; i < partitions.OrderVersionAt+24; i++ {
 		changed = append(changed, i) // version, time and estimate
 	}
 
@@ -252,46 +259,46 @@ func TestAdvance_KeepsWhatGatewaysWriteMeanwhile(t *testing.T) {
 	stored := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, stored.Status == delivery.Assigned && stored.Reported == delivery.PickedUp && stored.Accepted == ali && stored.LastCourierUpdate.Equal(now) && stored.Location.At.Equal(now),
 		"stored %+v", stored)
-	flags := after[orderReportedAt+1]
+	flags := after[partitions.OrderReportedAt+1]
 	check(t, flags>>1 == 2, "%d reports are counted that are no step forward", flags>>1)
 }
 
 func TestAdvance_ListsWhatHasEndedByTheHour(t *testing.T) {
 	s := newEnv(t)
-	r := s.partitionOf(s.account)
+	r := s.core.PartitionOf(s.account)
 	var orders []*delivery.Order
 	for i := range 5 {
 		orders = append(orders, s.create(t, fmt.Sprint("X-", i)))
 	}
 
 	longAgo := time.Now().Add(-20 * time.Hour)
-	var step *Step
-	s.step(t, r.number, func(of *Step) {
+	var step *partitions.Step
+	s.step(t, r.Number, func(of *partitions.Step) {
 		step = of
 		for _, o := range orders[:4] {
 			step.Change(o, []delivery.Change{{Status: delivery.Failed, At: longAgo}})
 		}
 	})
 
-	hour := fmt.Sprint(timeOfEntry(step.Batch).Unix() / 3600) // of the entry, not of the changes
-	members := get(s.rdb.LRange(t.Context(), r.keyOf(kindEnded, []byte(hour)), 0, -1).Result())(t)
+	hour := fmt.Sprint(core.TimeOfEntry(step.Batch).Unix() / 3600) // of the entry, not of the changes
+	members := get(s.core.Redis.LRange(t.Context(), r.KeyOf(core.KindEnded, []byte(hour)), 0, -1).Result())(t)
 	var want []string
 	for _, o := range orders[:4] {
-		want = append(want, orderMember(o.ID))
+		want = append(want, core.OrderMember(o.ID))
 		stored := get(s.Orders.Get(t.Context(), o.ID))(t)
 		check(t, stored.Status == delivery.Failed && len(stored.Changes) == 1, "the copy of %s: %+v", o.ID, stored)
 	}
 
 	check(t, slices.Equal(members, want), "ended in hour %s: %q, want %q", hour, members, want)
-	check(t, s.rdb.Exists(t.Context(), r.prefix+"y").Val() == 0, "the copy is still there")
-	equal(t, get(s.rdb.ZRange(t.Context(), r.key(kindEndedHours), 0, -1).Result())(t), []string{hour}, "hours")
+	check(t, s.core.Redis.Exists(t.Context(), r.Prefix+"y").Val() == 0, "the copy is still there")
+	equal(t, get(s.core.Redis.ZRange(t.Context(), r.Key(core.KindEndedHours), 0, -1).Result())(t), []string{hour}, "hours")
 }
 
 // Lua spreads no more than about 8,000 values.
 func TestAdvance_SplitsLongCommands(t *testing.T) {
 	s := newEnv(t)
-	r := s.partitions[0]
-	const orders = 2*wordsAtOnce + 10
+	r := s.core.Partitions[0]
+	const orders = 2*partitions.WordsAtOnce + 10
 	id := func(n int) delivery.OrderID {
 		digest := [12]byte{1}
 		binary.BigEndian.PutUint32(digest[4:], uint32(n))
@@ -299,12 +306,12 @@ func TestAdvance_SplitsLongCommands(t *testing.T) {
 	}
 
 	for _, until := range []time.Time{time.Now(), {}} {
-		s.step(t, 0, func(step *Step) {
+		s.step(t, 0, func(step *partitions.Step) {
 			for n := range orders {
 				step.Postpone(id(n), until)
 			}
 		})
-		timers := s.rdb.ZCard(t.Context(), r.key(kindTimers)).Val()
+		timers := s.core.Redis.ZCard(t.Context(), r.Key(core.KindTimers)).Val()
 		check(t, until.IsZero() && timers == 0 || timers == orders, "%d timers", timers)
 	}
 }
@@ -312,31 +319,31 @@ func TestAdvance_SplitsLongCommands(t *testing.T) {
 func TestAdvance_ComparesTheToken(t *testing.T) {
 	s := newEnv(t)
 	o := s.create(t, "X-1")
-	r := s.partitionOf(s.account)
-	mine := Token{Owner: "w1", Epoch: 3, Sequence: 7, Events: "1-0", Updates: "2-0", Webhooks: "1-0"}
+	r := s.core.PartitionOf(s.account)
+	mine := partitions.Token{Owner: "w1", Epoch: 3, Sequence: 7, Events: "1-0", Updates: "2-0", Webhooks: "1-0"}
 	next := mine
 	next.Sequence++
 	for _, c := range []struct {
 		name   string
-		stored Token
+		stored partitions.Token
 		want   string
 	}{
-		{"nobody owns it", Token{}, "lost"},
-		{"another worker", Token{Owner: "w2", Epoch: 4, Events: "1-0", Updates: "2-0"}, "lost"},
-		{"the same worker in another epoch", Token{Owner: "w1", Epoch: 4, Sequence: 7, Events: "1-0", Updates: "2-0"}, "lost"},
-		{"it has written something else", Token{Owner: "w1", Epoch: 3, Sequence: 9, Events: "1-0", Updates: "2-0"}, "lost"},
+		{"nobody owns it", partitions.Token{}, "lost"},
+		{"another worker", partitions.Token{Owner: "w2", Epoch: 4, Events: "1-0", Updates: "2-0"}, "lost"},
+		{"the same worker in another epoch", partitions.Token{Owner: "w1", Epoch: 4, Sequence: 7, Events: "1-0", Updates: "2-0"}, "lost"},
+		{"it has written something else", partitions.Token{Owner: "w1", Epoch: 3, Sequence: 9, Events: "1-0", Updates: "2-0"}, "lost"},
 		{"it has written this", next, "repeated"},
 	} {
-		must(t, s.rdb.Set(t.Context(), r.key(kindOwner), string(c.stored.Stored()), 0).Err())
+		must(t, s.core.Redis.Set(t.Context(), r.Key(core.KindOwner), string(c.stored.Stored()), 0).Err())
 		before := s.content(t, r)
-		step := s.Ownership.Step(r.number, mine)
+		step := s.Ownership.Step(r.Number, mine)
 		step.Change(o, assigned())
-		call := step.call()
-		reply := get(s.rdb.FCall(t.Context(), s.library.scripts["advance"].name, call.keys, call.args...).Slice())(t)
+		call := step.Call()
+		reply := get(s.core.Redis.FCall(t.Context(), s.core.Library.Scripts["advance"].Name, call.Keys, call.Args...).Slice())(t)
 		check(t, len(reply) == 1 && reply[0] == c.want, "%s: %v, want %s", c.name, reply, c.want)
 		check(t, maps.Equal(s.content(t, r), before), "%s: something was written", c.name)
-		err := s.Ownership.Advance(t.Context(), []*Step{step})[0]
-		check(t, err != nil && errors.Is(err, ErrNotOwner) == (c.want == "lost"), "%s: %v", c.name, err)
+		err := s.Ownership.Advance(t.Context(), []*partitions.Step{step})[0]
+		check(t, err != nil && errors.Is(err, partitions.ErrNotOwner) == (c.want == "lost"), "%s: %v", c.name, err)
 	}
 }
 
@@ -344,17 +351,17 @@ func TestAdvance_ComparesTheToken(t *testing.T) {
 func TestAdvance_AnswersEachPartition(t *testing.T) {
 	l := openTest(t)
 	envs := envsEverywhere(t, l)
-	steps, orders := make([]*Step, len(envs)), make([]*delivery.Order, len(envs))
+	steps, orders := make([]*partitions.Step, len(envs)), make([]*delivery.Order, len(envs))
 	for p, s := range envs {
 		orders[p] = s.create(t, "X-1")
-		steps[p] = l.Ownership.Step(p, Token{})
+		steps[p] = l.Ownership.Step(p, partitions.Token{})
 		steps[p].Change(orders[p], assigned())
 	}
 
 	envs[1].change(t, orders[1], assigned()...) // then it has another token
 	get2(l.Orders.Cancel(t.Context(), envs[2].account, orders[2].ID, "", "", time.Now()))(t)
 	for p, err := range l.Ownership.Advance(t.Context(), steps) {
-		wantError(t, err, []error{nil, ErrNotOwner, ErrConflict, nil}[p])
+		wantError(t, err, []error{nil, partitions.ErrNotOwner, core.ErrConflict, nil}[p])
 	}
 
 	for p, want := range []delivery.Status{delivery.Assigned, delivery.Assigned, delivery.Cancelled, delivery.Assigned} {
@@ -366,13 +373,13 @@ func TestAdvance_AnswersEachPartition(t *testing.T) {
 func TestReadOrders_LeavesOutWhatCannotBeRead(t *testing.T) {
 	s := newEnv(t)
 	good, bad, cancelled := s.create(t, "X-1"), s.create(t, "X-2"), s.create(t, "X-3")
-	r := s.partitionOf(s.account)
+	r := s.core.PartitionOf(s.account)
 	get2(s.Orders.Cancel(t.Context(), s.account, cancelled.ID, "", "", time.Now()))(t)
-	must(t, s.rdb.Set(t.Context(), r.order(bad.ID.Digest()), "\x01\x01short", 0).Err())
-	gone := delivery.MakeOrderID(r.number, 1, [12]byte{9})
+	must(t, s.core.Redis.Set(t.Context(), r.Order(bad.ID.Digest()), "\x01\x01short", 0).Err())
+	gone := delivery.MakeOrderID(r.Number, 1, [12]byte{9})
 	ids := []delivery.OrderID{good.ID, bad.ID, gone, cancelled.ID}
-	w := &Wanted{Partition: r.number, New: ids, Reported: ids}
-	must(t, s.Ownership.ReadOrders(t.Context(), []*Wanted{w}))
+	w := &partitions.Wanted{Partition: r.Number, New: ids, Reported: ids}
+	must(t, s.Ownership.ReadOrders(t.Context(), []*partitions.Wanted{w}))
 	for i, there := range []bool{true, false, false, false} {
 		check(t, (w.News[i] != nil) == there, "new %d: %+v", i, w.News[i])
 	}
@@ -386,12 +393,12 @@ func TestReadOrders_LeavesOutWhatCannotBeRead(t *testing.T) {
 func TestReadOrders_NamesWhatIsNotDecided(t *testing.T) {
 	s := newEnv(t)
 	o, other := s.create(t, "X-1"), s.create(t, "X-2")
-	r := s.partitionOf(s.account)
+	r := s.core.PartitionOf(s.account)
 	after := "0-0"
 	is := func(what string, known bool, orders ...delivery.OrderID) {
 		t.Helper()
-		w := &Wanted{Partition: r.number, Reported: []delivery.OrderID{o.ID}, After: after}
-		must(t, s.Ownership.ReadOrders(t.Context(), []*Wanted{w}))
+		w := &partitions.Wanted{Partition: r.Number, Reported: []delivery.OrderID{o.ID}, After: after}
+		must(t, s.Ownership.ReadOrders(t.Context(), []*partitions.Wanted{w}))
 		check(t, (w.Undecided != nil) == known && len(w.Undecided) == len(orders), "%s: %v", what, w.Undecided)
 		for _, id := range orders {
 			check(t, w.Undecided[id], "%s: it lacks %s", what, id)
@@ -401,35 +408,35 @@ func TestReadOrders_NamesWhatIsNotDecided(t *testing.T) {
 	is("an empty stream", true)
 	s.report(t, o.ID, delivery.Assigned)
 	is("one report", true, o.ID)
-	after = get(s.rdb.XInfoStream(t.Context(), r.key(kindUpdates)).Result())(t).LastGeneratedID
+	after = get(s.core.Redis.XInfoStream(t.Context(), r.Key(core.KindUpdates)).Result())(t).LastGeneratedID
 	is("decided", true)
 	s.report(t, o.ID, delivery.PickingUp)
 	s.report(t, other.ID, delivery.Assigned)
 	is("two orders", true, o.ID, other.ID)
-	pipe := s.rdb.Pipeline()
-	for range mostListed {
-		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindUpdates), Values: []any{"u", encodeUpdate(&delivery.Update{Order: o.ID})}})
+	pipe := s.core.Redis.Pipeline()
+	for range core.MostListed {
+		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: r.Key(core.KindUpdates), Values: []any{"u", core.EncodeUpdate(&delivery.Update{Order: o.ID})}})
 	}
 
 	get(pipe.Exec(t.Context()))(t)
 	is("too many", false)
-	after = get(s.rdb.XInfoStream(t.Context(), r.key(kindUpdates)).Result())(t).LastGeneratedID
-	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindUpdates), Values: []any{"u", "damaged"}}).Err())
+	after = get(s.core.Redis.XInfoStream(t.Context(), r.Key(core.KindUpdates)).Result())(t).LastGeneratedID
+	must(t, s.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: r.Key(core.KindUpdates), Values: []any{"u", "damaged"}}).Err())
 	is("a damaged one", false)
 }
 
 // own makes a worker the owner of the partition of the environment's account.
-func (s *env) own(t *testing.T, worker string) *Owned {
+func (s *env) own(t *testing.T, worker string) *partitions.Owned {
 	t.Helper()
-	r := s.partitionOf(s.account)
-	return get(s.Ownership.Take(t.Context(), r.number, get(s.Ownership.Tokens(t.Context()))(t)[r.number], worker))(t)
+	r := s.core.PartitionOf(s.account)
+	return get(s.Ownership.Take(t.Context(), r.Number, get(s.Ownership.Tokens(t.Context()))(t)[r.Number], worker))(t)
 }
 
 // process takes the owner behind all there is, which others are told unless it is silent.
-func (s *env) process(t *testing.T, o *Owned, silent bool) {
+func (s *env) process(t *testing.T, o *partitions.Owned, silent bool) {
 	t.Helper()
 	for {
-		inboxes := get(s.Ownership.Read(t.Context(), []*Owned{o}, 1000, -1))(t)
+		inboxes := get(s.Ownership.Read(t.Context(), []*partitions.Owned{o}, 1000, -1))(t)
 		if len(inboxes) == 0 {
 			return
 		}
@@ -457,7 +464,7 @@ func (s *env) process(t *testing.T, o *Owned, silent bool) {
 			step.Positions(o.Read)
 		}
 
-		equal(t, s.Ownership.Advance(t.Context(), []*Step{step})[0], nil, "a step")
+		equal(t, s.Ownership.Advance(t.Context(), []*partitions.Step{step})[0], nil, "a step")
 		o.Token = step.Token
 	}
 }
@@ -471,28 +478,28 @@ func TestTake_KeepsLagExact(t *testing.T) {
 	}{
 		{"a stream as it is", func(*testing.T, *env, string) {}},
 		{"entries were trimmed", func(t *testing.T, s *env, key string) {
-			must(t, s.rdb.XTrimMaxLen(t.Context(), key, 5).Err())
+			must(t, s.core.Redis.XTrimMaxLen(t.Context(), key, 5).Err())
 		}},
 		{"an entry in the middle was removed", func(t *testing.T, s *env, key string) {
-			entries := get(s.rdb.XRange(t.Context(), key, "-", "+").Result())(t)
-			must(t, s.rdb.XDel(t.Context(), key, entries[3].ID).Err())
+			entries := get(s.core.Redis.XRange(t.Context(), key, "-", "+").Result())(t)
+			must(t, s.core.Redis.XDel(t.Context(), key, entries[3].ID).Err())
 			s.create(t, "instead")
 		}},
 		{"the group was destroyed", func(t *testing.T, s *env, key string) {
-			must(t, s.rdb.XGroupDestroy(t.Context(), key, string(RoleStatus)).Err())
+			must(t, s.core.Redis.XGroupDestroy(t.Context(), key, string(core.RoleStatus)).Err())
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 
 			s := newEnv(t)
-			key := s.partitionOf(s.account).key(kindEvents)
+			key := s.core.PartitionOf(s.account).Key(core.KindEvents)
 			lags := func(want int64, what string) {
 				t.Helper()
-				lag := get(s.Streams.Lag(t.Context(), RoleStatus))(t)
+				lag := get(s.Streams.Lag(t.Context(), core.RoleStatus))(t)
 				equal(t, lag.Entries, want, "lag "+what)
 				equal(t, lag.Oldest.IsZero(), want == 0, "no oldest entry "+what)
-				equal(t, s.stats(t).Unread[RoleStatus], want, "unread "+what)
+				equal(t, s.stats(t).Unread[core.RoleStatus], want, "unread "+what)
 			}
 
 			s.createMany(t, "A", 4)
@@ -521,97 +528,97 @@ func TestTake_WithoutATokenGoesOnWhereTheGroupsAre(t *testing.T) {
 		s.create(t, fmt.Sprint("X-", i))
 	}
 
-	must(t, s.Streams.Ack(t.Context(), RoleStatus, collect(t, s.Ledger, RoleStatus, "old", 3)...))
+	must(t, s.Streams.Ack(t.Context(), core.RoleStatus, collect(t, s.Ledger, core.RoleStatus, "old", 3)...))
 	last := s.create(t, "last")
-	in := get(s.Ownership.Read(t.Context(), []*Owned{s.own(t, "w1")}, 100, -1))(t)
+	in := get(s.Ownership.Read(t.Context(), []*partitions.Owned{s.own(t, "w1")}, 100, -1))(t)
 	require(t, len(in) == 1 && len(in[0].Entries) == 1 && in[0].Entries[0].Events[0].Order == last.ID, "%+v", in)
 }
 
 func TestTake_OnlyWhileTheTokenIsAsSeen(t *testing.T) {
 	s := newEnv(t)
 	first := s.own(t, "w1")
-	r := s.partitionOf(s.account)
-	_, err := s.Ownership.Take(t.Context(), r.number, "", "w2")
-	wantError(t, err, ErrNotOwner)
+	r := s.core.PartitionOf(s.account)
+	_, err := s.Ownership.Take(t.Context(), r.Number, "", "w2")
+	wantError(t, err, partitions.ErrNotOwner)
 	second := s.own(t, "w2")
 	check(t, second.Token.Owner == "w2" && second.Token.Epoch == first.Token.Epoch+1, "%+v after %+v", second.Token, first.Token)
-	wantError(t, s.Ownership.Advance(t.Context(), []*Step{s.Ownership.Step(r.number, first.Token)})[0], ErrNotOwner)
-	equal(t, s.Ownership.Advance(t.Context(), []*Step{s.Ownership.Step(r.number, second.Token)})[0], nil, "a step of the owner")
+	wantError(t, s.Ownership.Advance(t.Context(), []*partitions.Step{s.Ownership.Step(r.Number, first.Token)})[0], partitions.ErrNotOwner)
+	equal(t, s.Ownership.Advance(t.Context(), []*partitions.Step{s.Ownership.Step(r.Number, second.Token)})[0], nil, "a step of the owner")
 }
 
 // Trimming and retirement wait for the position that the owner has told.
 func TestTrimAndRetire_WaitForTheOwner(t *testing.T) {
 	s := newEnv(t)
-	r := s.partitionOf(s.account)
+	r := s.core.PartitionOf(s.account)
 	ended := s.create(t, "X-1")
 	s.report(t, ended.ID, delivery.Delivered)
 	o := s.own(t, "w1")
-	step := s.Ownership.Step(r.number, o.Token)
+	step := s.Ownership.Step(r.Number, o.Token)
 	step.Change(ended, []delivery.Change{{Status: delivery.Failed, At: time.Now()}})
-	equal(t, s.Ownership.Advance(t.Context(), []*Step{step})[0], nil, "a step")
+	equal(t, s.Ownership.Advance(t.Context(), []*partitions.Step{step})[0], nil, "a step")
 	o.Token = step.Token
 	later := time.Now().Add(3 * time.Hour)
-	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), ID: fmt.Sprintf("%d-0", later.UnixMilli()), Values: []any{"e", "\x02evt_x"}}).Err())
-	for _, role := range []Role{RoleWebhook, RoleExport} {
+	must(t, s.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: r.Key(core.KindEvents), ID: fmt.Sprintf("%d-0", later.UnixMilli()), Values: []any{"e", "\x02evt_x"}}).Err())
+	for _, role := range []core.Role{core.RoleWebhook, core.RoleExport} {
 		must(t, s.Streams.Ack(t.Context(), role, collect(t, s.Ledger, role, "c", 3)...))
 	}
 
 	sweep := func() (int64, int) {
-		return get(s.Lifecycle.Trim(t.Context(), r.number, -24*time.Hour))(t), get(s.Lifecycle.Retire(t.Context(), r.number, later, 100))(t)
+		return get(s.Streams.Trim(t.Context(), r.Number, -24*time.Hour))(t), get(s.Orders.Retire(t.Context(), r.Number, later, 100))(t)
 	}
 	trimmed, retired := sweep()
 	check(t, trimmed == 0 && retired == 0, "%d trimmed, %d retired before the owner has read", trimmed, retired)
-	lags := func(role Role) int64 { return get(s.Streams.Lag(t.Context(), role))(t).Entries }
-	equal(t, lags(RoleStatus), 4, "entries that the owner has to read") // three events and a report
-	equal(t, lags(RoleWebhook)+lags(RoleExport), 0, "entries that others have to read")
+	lags := func(role core.Role) int64 { return get(s.Streams.Lag(t.Context(), role))(t).Entries }
+	equal(t, lags(core.RoleStatus), 4, "entries that the owner has to read") // three events and a report
+	equal(t, lags(core.RoleWebhook)+lags(core.RoleExport), 0, "entries that others have to read")
 	s.process(t, o, false)
 	trimmed, retired = sweep()
 	check(t, trimmed == 2 && retired == 1, "%d trimmed, %d retired", trimmed, retired)
-	equal(t, lags(RoleStatus)+lags(RoleWebhook)+lags(RoleExport), 0, "entries that somebody has to read")
+	equal(t, lags(core.RoleStatus)+lags(core.RoleWebhook)+lags(core.RoleExport), 0, "entries that somebody has to read")
 }
 
 // A group that somebody has destroyed is made again where the owner is, by a step that is whole.
 func TestAdvance_MakesADestroyedGroupAgain(t *testing.T) {
 	s := newEnv(t)
-	r := s.partitionOf(s.account)
+	r := s.core.PartitionOf(s.account)
 	order := s.create(t, "X-1")
 	s.list(t, order.ID)
 	o := s.own(t, "w1")
-	for _, kind := range []byte{kindEvents, kindUpdates} {
-		must(t, s.rdb.XGroupDestroy(t.Context(), r.key(kind), string(RoleStatus)).Err())
+	for _, kind := range []byte{core.KindEvents, core.KindUpdates} {
+		must(t, s.core.Redis.XGroupDestroy(t.Context(), r.Key(kind), string(core.RoleStatus)).Err())
 	}
 
-	step := s.Ownership.Step(r.number, o.Token)
+	step := s.Ownership.Step(r.Number, o.Token)
 	step.Change(order, assigned())
 	step.Positions(o.Read)
-	equal(t, s.Ownership.Advance(t.Context(), []*Step{step})[0], nil, "a step")
+	equal(t, s.Ownership.Advance(t.Context(), []*partitions.Step{step})[0], nil, "a step")
 	o.Token = step.Token
 	s.checkIndexes(t, order.ID)
 	s.process(t, o, false)
-	equal(t, get(s.Streams.Lag(t.Context(), RoleStatus))(t).Entries, 0, "lag")
+	equal(t, get(s.Streams.Lag(t.Context(), core.RoleStatus))(t).Entries, 0, "lag")
 }
 
 // A dead letter shows what it was about although its stream was trimmed.
 func TestDeadLetters_OfTheOwnerKeepTheirFields(t *testing.T) {
 	s := newEnv(t)
 	order := s.create(t, "X-1")
-	r := s.partitionOf(s.account)
+	r := s.core.PartitionOf(s.account)
 	s.report(t, order.ID, delivery.Assigned)
-	must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindUpdates), Values: []any{"u", "damaged"}}).Err())
+	must(t, s.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: r.Key(core.KindUpdates), Values: []any{"u", "damaged"}}).Err())
 	o := s.own(t, "w1")
 	o.From = o.CatchUp
-	in := get(s.Ownership.Read(t.Context(), []*Owned{o}, 100, -1))(t)
+	in := get(s.Ownership.Read(t.Context(), []*partitions.Owned{o}, 100, -1))(t)
 	require(t, len(in) == 1 && len(in[0].Unreadable) == 1, "%+v", in)
-	s.step(t, r.number, func(step *Step) {
+	s.step(t, r.Number, func(step *partitions.Step) {
 		for _, e := range in[0].Entries {
 			if e.Update != nil {
-				step.DeadLetter(e.Undecided("a defect"), RoleStatus)
+				step.DeadLetter(e.Undecided("a defect"), core.RoleStatus)
 			}
 		}
-		step.DeadLetter(in[0].Unreadable[0], RoleStatus)
+		step.DeadLetter(in[0].Unreadable[0], core.RoleStatus)
 	})
 
-	must(t, s.rdb.Del(t.Context(), r.key(kindUpdates)).Err())
+	must(t, s.core.Redis.Del(t.Context(), r.Key(core.KindUpdates)).Err())
 	letters := get(s.Monitor.DeadLetters(t.Context(), 10))(t)
 	require(t, len(letters) == 2, "%+v", letters)
 	for i, want := range []string{"unreadable: ", "a defect"} {
@@ -642,10 +649,10 @@ func TestWorkers_CountTheirBeats(t *testing.T) {
 
 func TestStep_ErrorsNameTheScriptThatAnswered(t *testing.T) {
 	s := newEnv(t)
-	step := &Step{ledger: s.core, partition: s.partitions[0]}
-	for _, script := range []string{advance, renewTokens} {
+	step := &partitions.Step{Ledger: s.core, Partition: s.core.Partitions[0]}
+	for _, script := range []string{partitions.Advance, partitions.RenewTokens} {
 		for _, reply := range [][]any{nil, {"nonsense"}} {
-			err := step.read(script, reply)
+			err := step.Read(script, reply)
 			check(t, err != nil && strings.Contains(err.Error(), "script "+script), "%v of %s: %v", reply, script, err)
 		}
 	}
@@ -658,21 +665,21 @@ func TestAdvance_GivesATimerToAnOrderThatWasNeverListed(t *testing.T) {
 
 	s := newEnv(t)
 	o := s.create(t, "X-1")
-	timers := s.partitionOf(s.account).key(kindTimers)
+	timers := s.core.PartitionOf(s.account).Key(core.KindTimers)
 	timer := func() time.Time {
-		score := get(s.rdb.ZScore(t.Context(), timers, orderMember(o.ID)).Result())(t)
-		return timeOf(int64(score))
+		score := get(s.core.Redis.ZScore(t.Context(), timers, core.OrderMember(o.ID)).Result())(t)
+		return core.TimeOf(int64(score))
 	}
 
 	s.advance(t, o.ID, delivery.Assigned)
 
-	equal(t, timer(), o.CreatedAt.Add(firstTimerAfter), "first timer")
+	equal(t, timer(), o.CreatedAt.Add(partitions.FirstTimerAfter), "first timer")
 	later := o.CreatedAt.Add(time.Hour)
-	s.step(t, o.ID.Partition(), func(step *Step) { step.Postpone(o.ID, later) })
+	s.step(t, o.ID.Partition(), func(step *partitions.Step) { step.Postpone(o.ID, later) })
 	s.advance(t, o.ID, delivery.PickingUp)
 	equal(t, timer(), later, "timer after the next move")
 	s.advance(t, o.ID, delivery.PickedUp, delivery.Delivered)
-	err := s.rdb.ZScore(t.Context(), timers, orderMember(o.ID)).Err()
+	err := s.core.Redis.ZScore(t.Context(), timers, core.OrderMember(o.ID)).Err()
 	check(t, errors.Is(err, redis.Nil), "the timer of a delivered order: %v", err)
 }
 
@@ -684,11 +691,11 @@ func TestAdvance_EndsAsManyOrdersAsABatchMayHave(t *testing.T) {
 	s := newEnv(t, own)
 	const batch = 10_000
 	s.createMany(t, "X", batch)
-	r := s.partitionOf(s.account)
+	r := s.core.PartitionOf(s.account)
 	orders := get(s.Orders.GetAll(t.Context(), s.createdIDs(t, r)))(t)
 	equal(t, len(orders), batch, "orders")
 
-	err := s.advanceBy(t.Context(), r.number, func(step *Step) {
+	err := s.advanceBy(t.Context(), r.Number, func(step *partitions.Step) {
 		for _, o := range orders {
 			step.Change(o, []delivery.Change{{Status: delivery.Failed, At: time.Now()}})
 		}
@@ -701,23 +708,23 @@ func TestAdvance_EndsAsManyOrdersAsABatchMayHave(t *testing.T) {
 	}
 
 	ended := int64(0)
-	for _, hour := range get(s.rdb.ZRange(t.Context(), r.key(kindEndedHours), 0, -1).Result())(t) {
-		ended += get(s.rdb.LLen(t.Context(), r.keyOf(kindEnded, []byte(hour))).Result())(t)
+	for _, hour := range get(s.core.Redis.ZRange(t.Context(), r.Key(core.KindEndedHours), 0, -1).Result())(t) {
+		ended += get(s.core.Redis.LLen(t.Context(), r.KeyOf(core.KindEnded, []byte(hour))).Result())(t)
 	}
 
 	equal(t, ended, int64(batch), "orders in the lists of those that have ended")
-	equal(t, get(s.rdb.ZCard(t.Context(), r.key(kindTimers)).Result())(t), int64(0), "timers of ended orders")
-	token := get(get(s.Ownership.Tokens(t.Context()))(t)[r.number].Token())(t)
+	equal(t, get(s.core.Redis.ZCard(t.Context(), r.Key(core.KindTimers)).Result())(t), int64(0), "timers of ended orders")
+	token := get(get(s.Ownership.Tokens(t.Context()))(t)[r.Number].Token())(t)
 	check(t, token.Epoch == 1 && token.Sequence == 1, "token %+v", token)
 }
 
 // createdIDs are the orders of a partition's events.
-func (s *env) createdIDs(t *testing.T, r partition) (ids []delivery.OrderID) {
+func (s *env) createdIDs(t *testing.T, r core.Partition) (ids []delivery.OrderID) {
 	t.Helper()
-	must(t, s.Streams.EachEntry(t.Context(), RoleWebhook, time.Time{}, func(page []Entry) error {
+	must(t, s.Streams.EachEntry(t.Context(), core.RoleWebhook, time.Time{}, func(page []partitions.Entry) error {
 		for _, entry := range page {
 			for _, event := range entry.Events {
-				if !event.Order.IsZero() && entry.Partition == r.number {
+				if !event.Order.IsZero() && entry.Partition == r.Number {
 					ids = append(ids, event.Order)
 				}
 			}
@@ -731,13 +738,13 @@ func (s *env) createdIDs(t *testing.T, r partition) (ids []delivery.OrderID) {
 // Somebody may have written such an entry by hand; it must not keep the partition from going on.
 func TestAdvance_PutsAwayAnEntryOfManyFields(t *testing.T) {
 	s := newEnv(t)
-	r := s.partitionOf(s.account)
-	entry := Unreadable{ID: "1-0", Reason: "r", kind: kindUpdates}
+	r := s.core.PartitionOf(s.account)
+	entry := partitions.Unreadable{ID: "1-0", Reason: "r", Kind: core.KindUpdates}
 	for i := range 8_000 {
-		entry.values = append(entry.values, fmt.Sprint(fieldPrefix, i), "value")
+		entry.Values = append(entry.Values, fmt.Sprint(partitions.FieldPrefix, i), "value")
 	}
 
-	s.step(t, r.number, func(step *Step) { step.DeadLetter(entry, RoleStatus) })
+	s.step(t, r.Number, func(step *partitions.Step) { step.DeadLetter(entry, core.RoleStatus) })
 
 	letters := get(s.Monitor.DeadLetters(t.Context(), 10))(t)
 	check(t, len(letters) == 1 && letters[0].Fields["7"] == "value", "%d dead letters", len(letters))

@@ -6,34 +6,37 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/audit"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/partitions"
 )
 
-func auditEntry(account delivery.AccountID) *AuditEntry {
-	return &AuditEntry{At: time.UnixMilli(1_795_000_000_123), ID: NewAuditID(), Version: 1, Actor: "ayşe", Credential: "admin key", Address: "2001:db8::1",
+func auditEntry(account delivery.AccountID) *audit.Entry {
+	return &audit.Entry{At: time.UnixMilli(1_795_000_000_123), ID: audit.NewID(), Version: 1, Actor: "ayşe", Credential: "admin key", Address: "2001:db8::1",
 		RequestID: "00112233aabbccdd", Action: "account changed", Account: account, Fleet: delivery.FleetID{2}, Order: delivery.OrderID{3}, Store: "moda",
 		Old: `{"a":1}`, New: `{"a":2}`, Outcome: "INTERNAL_ERROR"}
 }
 
 func TestAudit_IsHandedToTheExporterAndKeptUntilItIsExported(t *testing.T) {
 	s := newEnv(t)
-	must(t, newFeedReader(s.core, &Feed{Role: RoleExport, Consumer: "x"}, s.partitions).makeGroups(t.Context()))
+	must(t, makeGroups(t.Context(), partitions.NewFeedReader(s.core, &partitions.Feed{Role: core.RoleExport, Consumer: "x"}, s.core.Partitions)))
 	before, entry := s.lag(t).Entries, auditEntry(s.account)
-	r := s.partitionOf(s.account)
+	r := s.core.PartitionOf(s.account)
 	must(t, s.Audit.Append(t.Context(), entry))
 	must(t, s.Audit.Append(t.Context(), auditEntry(delivery.AccountID{})))
 	equal(t, s.lag(t).Entries, before+2, "entries that are not exported")
-	equal(t, s.rdb.XLen(t.Context(), r.key(kindAudit)).Val()+s.rdb.XLen(t.Context(), s.partitions[0].key(kindAudit)).Val(), int64(2)+
-		map[bool]int64{true: 2}[r.number == 0], "in the account's partition, and in the first")
+	equal(t, s.core.Redis.XLen(t.Context(), r.Key(core.KindAudit)).Val()+s.core.Redis.XLen(t.Context(), s.core.Partitions[0].Key(core.KindAudit)).Val(), int64(2)+
+		map[bool]int64{true: 2}[r.Number == 0], "in the account's partition, and in the first")
 	trim := func() {
 		t.Helper()
-		for n := range s.partitions {
-			get(s.Lifecycle.Trim(t.Context(), n, -time.Hour))(t)
+		for n := range s.core.Partitions {
+			get(s.Streams.Trim(t.Context(), n, -time.Hour))(t)
 		}
 	}
 
 	trim()
-	var got []Entry
-	for _, e := range collect(t, s.Ledger, RoleExport, "x", int(before)+2) {
+	var got []partitions.Entry
+	for _, e := range collect(t, s.Ledger, core.RoleExport, "x", int(before)+2) {
 		if e.Audit != nil {
 			got = append(got, e)
 		}
@@ -45,29 +48,29 @@ func TestAudit_IsHandedToTheExporterAndKeptUntilItIsExported(t *testing.T) {
 			e.Audit.At = e.Audit.At.In(entry.At.Location())
 			equal(t, *e.Audit, *entry, "entry")
 		}
-		equal(t, e.kind(), byte(kindAudit), "stream")
+		equal(t, e.Kind(), byte(core.KindAudit), "stream")
 	}
 
 	trim()
-	equal(t, s.rdb.XLen(t.Context(), r.key(kindAudit)).Val() > 0, true, "kept while it is being exported")
-	must(t, s.Streams.Ack(t.Context(), RoleExport, got...))
+	equal(t, s.core.Redis.XLen(t.Context(), r.Key(core.KindAudit)).Val() > 0, true, "kept while it is being exported")
+	must(t, s.Streams.Ack(t.Context(), core.RoleExport, got...))
 	equal(t, s.lag(t).Entries, before, "entries that are not exported")
 	must(t, s.Audit.Append(t.Context(), auditEntry(s.account)))
-	must(t, s.Streams.Ack(t.Context(), RoleExport, collect(t, s.Ledger, RoleExport, "x", 1)...))
+	must(t, s.Streams.Ack(t.Context(), core.RoleExport, collect(t, s.Ledger, core.RoleExport, "x", 1)...))
 	trim()
-	equal(t, s.rdb.XLen(t.Context(), r.key(kindAudit)).Val(), 1, "the last one read stays as the mark")
+	equal(t, s.core.Redis.XLen(t.Context(), r.Key(core.KindAudit)).Val(), 1, "the last one read stays as the mark")
 }
 
 func TestAudit_UnreadableEntryIsSetAside(t *testing.T) {
 	s := newEnv(t)
-	must(t, newFeedReader(s.core, &Feed{Role: RoleExport, Consumer: "x"}, s.partitions).makeGroups(t.Context()))
-	key := s.partitions[0].key(kindAudit)
+	must(t, makeGroups(t.Context(), partitions.NewFeedReader(s.core, &partitions.Feed{Role: core.RoleExport, Consumer: "x"}, s.core.Partitions)))
+	key := s.core.Partitions[0].Key(core.KindAudit)
 	for _, record := range []string{"", "\x01", "\xff", "text"} {
-		must(t, s.rdb.Do(t.Context(), "XADD", key, "*", "w", record).Err())
+		must(t, s.core.Redis.Do(t.Context(), "XADD", key, "*", "w", record).Err())
 	}
 
 	must(t, s.Audit.Append(t.Context(), auditEntry(delivery.AccountID{})))
-	for _, e := range collect(t, s.Ledger, RoleExport, "x", 1) {
+	for _, e := range collect(t, s.Ledger, core.RoleExport, "x", 1) {
 		check(t, e.Audit == nil || e.Audit.Actor == "ayşe", "handed out %+v", e.Audit)
 	}
 
@@ -79,37 +82,37 @@ func TestAudit_UnreadableEntryIsSetAside(t *testing.T) {
 func TestAudit_AppendUnlessNotesOnceWithinATime(t *testing.T) {
 	s := newEnv(t)
 	at := time.UnixMilli(1_795_000_000_000)
-	key := s.partitions[0].key(kindAudit)
+	key := s.core.Partitions[0].Key(core.KindAudit)
 	for i, c := range []struct {
-		change func(*AuditEntry)
+		change func(*audit.Entry)
 		within time.Duration
 		added  int64
 	}{
-		{func(*AuditEntry) {}, time.Hour, 1},
-		{func(*AuditEntry) {}, time.Hour, 0},
-		{func(e *AuditEntry) { e.At = at.Add(time.Hour - 1) }, time.Hour, 0},
-		{func(e *AuditEntry) { e.At = at.Add(time.Hour) }, time.Hour, 1},
-		{func(e *AuditEntry) { e.At = at.Add(2*time.Hour - 1) }, time.Hour, 0},
-		{func(*AuditEntry) {}, 0, 1},
-		{func(e *AuditEntry) { e.Actor = "deniz" }, time.Hour, 1},
-		{func(e *AuditEntry) { e.Address = "192.0.2.1" }, time.Hour, 1},
-		{func(e *AuditEntry) { e.Order[0]++ }, time.Hour, 1},
-		{func(e *AuditEntry) { e.Fleet[0]++ }, time.Hour, 1},
-		{func(e *AuditEntry) { e.Action = "another" }, time.Hour, 1},
+		{func(*audit.Entry) {}, time.Hour, 1},
+		{func(*audit.Entry) {}, time.Hour, 0},
+		{func(e *audit.Entry) { e.At = at.Add(time.Hour - 1) }, time.Hour, 0},
+		{func(e *audit.Entry) { e.At = at.Add(time.Hour) }, time.Hour, 1},
+		{func(e *audit.Entry) { e.At = at.Add(2*time.Hour - 1) }, time.Hour, 0},
+		{func(*audit.Entry) {}, 0, 1},
+		{func(e *audit.Entry) { e.Actor = "deniz" }, time.Hour, 1},
+		{func(e *audit.Entry) { e.Address = "192.0.2.1" }, time.Hour, 1},
+		{func(e *audit.Entry) { e.Order[0]++ }, time.Hour, 1},
+		{func(e *audit.Entry) { e.Fleet[0]++ }, time.Hour, 1},
+		{func(e *audit.Entry) { e.Action = "another" }, time.Hour, 1},
 	} {
 		e := auditEntry(delivery.AccountID{})
 		e.At = at
 		c.change(e)
-		before := s.rdb.XLen(t.Context(), key).Val()
+		before := s.core.Redis.XLen(t.Context(), key).Val()
 		must(t, s.Audit.AppendUnless(t.Context(), e, c.within))
-		equal(t, s.rdb.XLen(t.Context(), key).Val()-before, c.added, fmt.Sprint("entries of case ", i))
+		equal(t, s.core.Redis.XLen(t.Context(), key).Val()-before, c.added, fmt.Sprint("entries of case ", i))
 	}
 
-	must(t, s.rdb.Set(t.Context(), key, "no stream", 0).Err())
+	must(t, s.core.Redis.Set(t.Context(), key, "no stream", 0).Err())
 	e := auditEntry(delivery.AccountID{})
 	e.Actor = "ece"
 	check(t, s.Audit.AppendUnless(t.Context(), e, time.Hour) != nil, "what was not stored is no error")
-	must(t, s.rdb.Del(t.Context(), key).Err())
+	must(t, s.core.Redis.Del(t.Context(), key).Err())
 	must(t, s.Audit.AppendUnless(t.Context(), e, time.Hour))
-	equal(t, s.rdb.XLen(t.Context(), key).Val(), 1, "what was not stored is remembered: entries")
+	equal(t, s.core.Redis.XLen(t.Context(), key).Val(), 1, "what was not stored is remembered: entries")
 }

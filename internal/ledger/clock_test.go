@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -41,7 +44,7 @@ func playJumps(tb testing.TB, l *Ledger, draw draws) error {
 	limit := delivery.Window{Count: draw(1, 40), Seconds: draw(1, 60)}
 	s := &stint{l: l, account: delivery.NewAccountID(), limit: limit}
 	a := &delivery.Account{ID: s.account, Limits: delivery.Limits{Orders: delivery.EndpointLimit{Sustained: limit}}}
-	must(tb, l.Accounts.writeAccount(tb.Context(), "create", a, ""))
+	must(tb, l.Accounts.WriteAccount(tb.Context(), "create", a, ""))
 	for range 150 {
 		switch kind := draw(0, 19); {
 		case kind < 14:
@@ -74,7 +77,7 @@ func playJumps(tb testing.TB, l *Ledger, draw draws) error {
 func (s *stint) request(tb testing.TB) error {
 	// Rings expire by the server's own clock, so the test's must be ahead of it.
 	s.l.setClock(tb, 4_000_000_000*second+s.real+s.jumped)
-	_, err := s.l.Limits.Consume(tb.Context(), s.account, EndpointOrders)
+	_, err := s.l.Limits.Consume(tb.Context(), s.account, limits.EndpointOrders)
 	var refusal *delivery.Error
 	if errors.As(err, &refusal) {
 		// A step back of up to a second is waited out.
@@ -118,20 +121,20 @@ func TestClock_LongLogIsDrawnBackAtOnce(t *testing.T) {
 	account := delivery.NewAccountID()
 	const count = 3000
 	a := &delivery.Account{ID: account, Limits: delivery.Limits{Orders: delivery.EndpointLimit{Sustained: delivery.Window{Count: count, Seconds: 60}}}}
-	must(t, l.Accounts.writeAccount(t.Context(), "create", a, ""))
+	must(t, l.Accounts.WriteAccount(t.Context(), "create", a, ""))
 	now := 4_000_000_000 * second
 	l.setClock(t, now)
 	for range count {
-		get(l.Limits.Consume(t.Context(), account, EndpointOrders))(t)
+		get(l.Limits.Consume(t.Context(), account, limits.EndpointOrders))(t)
 	}
 
 	l.setClock(t, now-3600*second)
-	_, err := l.Limits.Consume(t.Context(), account, EndpointOrders)
+	_, err := l.Limits.Consume(t.Context(), account, limits.EndpointOrders)
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
 	check(t, refusal.RetryAfter <= time.Minute, "must wait %v", refusal.RetryAfter)
 	l.setClock(t, now-3540*second)
 	for range count {
-		get(l.Limits.Consume(t.Context(), account, EndpointOrders))(t)
+		get(l.Limits.Consume(t.Context(), account, limits.EndpointOrders))(t)
 	}
 }
 
@@ -142,10 +145,10 @@ func TestClock_SpacingLimitsForgetAFutureThatWas(t *testing.T) {
 	untilRefused(t, 5, time.Minute, func(int) error { return l.Sessions.CountSignIn(t.Context(), "user", "address") })
 
 	// As if the server's clock had been an hour ahead until now.
-	keys := get(l.rdb.Keys(t.Context(), "rate:*").Result())(t)
+	keys := get(l.core.Redis.Keys(t.Context(), "rate:*").Result())(t)
 	require(t, len(keys) != 0, "no limits are stored")
 	for _, key := range keys {
-		must(t, l.rdb.IncrByFloat(t.Context(), key, 3600).Err())
+		must(t, l.core.Redis.IncrByFloat(t.Context(), key, 3600).Err())
 	}
 
 	must(t, l.Limits.CountFailedLogin(t.Context(), "client", "address"))
@@ -156,18 +159,18 @@ func TestClock_SpacingLimitsForgetAFutureThatWas(t *testing.T) {
 //
 //rule:limits-and-idempotency/the-clock-is-redis-s-own
 func TestClock_OfTheProcessDoesNotMatterToLimits(t *testing.T) {
-	l := openTest(t, func(c *Config) {
+	l := openTest(t, func(c *core.Config) {
 		c.ClockKey = "" // Redis's own time
 		c.Now = func() time.Time { return time.Now().AddDate(1, 0, 0) }
 	})
 
-	limits := plenty()
-	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
-	id := newAccount(t, l, limits)
-	quota := get(l.Limits.Consume(t.Context(), id, EndpointOrders))(t)
+	bounds := plenty()
+	bounds.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 60}}
+	id := newAccount(t, l, bounds)
+	quota := get(l.Limits.Consume(t.Context(), id, limits.EndpointOrders))(t)
 	ahead := time.Until(time.Unix(quota.Reset, 0))
 	check(t, ahead <= time.Minute+time.Second, "reset is %s ahead", ahead)
-	_, err := l.Limits.Consume(t.Context(), id, EndpointOrders)
+	_, err := l.Limits.Consume(t.Context(), id, limits.EndpointOrders)
 	check(t, delivery.CodeOf(err) == delivery.CodeRateLimited, "the second: %v", err)
 }
 
@@ -176,11 +179,11 @@ func TestClock_OfTheProcessDoesNotMatterToLimits(t *testing.T) {
 //rule:limits-and-idempotency/the-clock-is-redis-s-own
 func TestClock_IsReadOncePerScript(t *testing.T) {
 	_, own := ownServer(t) // its figures count what everybody calls
-	s := newEnv(t, own, func(c *Config) { c.ClockKey = "" })
+	s := newEnv(t, own, func(c *core.Config) { c.ClockKey = "" })
 	s.register(t)
 	o := s.create(t, "X-1")
 	readings := func() (n int) {
-		_, figures, _ := strings.Cut(get(s.rdb.Info(t.Context(), "commandstats").Result())(t), "cmdstat_time:calls=")
+		_, figures, _ := strings.Cut(get(s.core.Redis.Info(t.Context(), "commandstats").Result())(t), "cmdstat_time:calls=")
 		get(fmt.Sscanf(figures, "%d", &n))(t)
 		return n
 	}
@@ -194,13 +197,13 @@ func TestClock_IsReadOncePerScript(t *testing.T) {
 		},
 		"store": func() error { _, _, err := s.Stores.CountAndGet(t.Context(), s.account, "S-1"); return err },
 		"token": func() error { _, _, err := s.Limits.CountToken(t.Context(), s.account, testHash); return err },
-		"usage": func() error { _, err := s.Monitor.Usage(t.Context(), []delivery.AccountID{s.account}); return err },
+		"usage": func() error { _, err := s.Limits.Usage(t.Context(), []delivery.AccountID{s.account}); return err },
 		"endpoint": func() error {
 			_, _, err := s.Webhooks.SetURL(t.Context(), s.account, "https://vendor.example/hook")
 			return err
 		},
 		"replay": func() error {
-			return errOf(s.Webhooks.queueReplays(t.Context(), s.account, []Event{{Notice: "evt_1"}}, 0))
+			return errOf(s.Webhooks.QueueReplays(t.Context(), s.account, []partitions.Event{{Notice: "evt_1"}}, 0))
 		},
 	} {
 		before := readings()
@@ -215,22 +218,22 @@ func TestClock_IsReadOncePerScript(t *testing.T) {
 //rule:what-the-service-does/facts-that/sandbox-a-sandbox-environment-exists limits/rules/4 decisions/sandbox
 func TestEnvironments_HaveBucketsOfTheirOwn(t *testing.T) {
 	box := openTest(t)
-	live := openTest(t, sameDatabase(box), func(c *Config) { c.Environment = "production" })
-	limits := plenty()
-	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 2, Seconds: 3600}}
-	id := newAccount(t, box, limits)
+	live := openTest(t, sameDatabase(box), func(c *core.Config) { c.Environment = "production" })
+	bounds := plenty()
+	bounds.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 2, Seconds: 3600}}
+	id := newAccount(t, box, bounds)
 	wantCode(t, errOf(live.Accounts.Get(t.Context(), id)), delivery.CodeAccountNotFound)
-	must(t, live.Accounts.Create(t.Context(), &delivery.Account{ID: id, Name: "Vendor", Limits: limits}, testHash))
+	must(t, live.Accounts.Create(t.Context(), &delivery.Account{ID: id, Name: "Vendor", Limits: bounds}, testHash))
 	for range 2 {
-		get(box.Limits.Consume(t.Context(), id, EndpointOrders))(t)
+		get(box.Limits.Consume(t.Context(), id, limits.EndpointOrders))(t)
 	}
 
 	var refusal *delivery.Error
-	if _, err := box.Limits.Consume(t.Context(), id, EndpointOrders); !errors.As(err, &refusal) || refusal.Code != delivery.CodeRateLimited {
+	if _, err := box.Limits.Consume(t.Context(), id, limits.EndpointOrders); !errors.As(err, &refusal) || refusal.Code != delivery.CodeRateLimited {
 		t.Errorf("the sandbox's third: %v", err)
 	}
 
-	quota, err := live.Limits.Consume(t.Context(), id, EndpointOrders)
+	quota, err := live.Limits.Consume(t.Context(), id, limits.EndpointOrders)
 	check(t, err == nil && quota.Limit == 2 && quota.Remaining == 1, "production's first: %+v, %v", quota, err)
 }
 
@@ -240,13 +243,13 @@ func TestClock_IsRedissUnlessTheyAreEqual(t *testing.T) {
 		ahead, roundTrip, want time.Duration
 	}{
 		"equal":                             {0, 0, 0},
-		"a little ahead":                    {clockTolerance - 1, 0, 0},
+		"a little ahead":                    {core.ClockTolerance - 1, 0, 0},
 		"16 minutes behind":                 {-16 * time.Minute, 2 * time.Millisecond, -16 * time.Minute},
 		"a day ahead":                       {24 * time.Hour, 2 * time.Millisecond, 24 * time.Hour},
 		"perhaps the way there took it all": {time.Second, 3 * time.Second, 0},
 	} {
 		sent := server.Add(c.ahead).Add(-c.roundTrip / 2)
-		if got := ahead(sent, sent.Add(c.roundTrip), server); got != c.want {
+		if got := core.AheadBy(sent, sent.Add(c.roundTrip), server); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
@@ -254,9 +257,9 @@ func TestClock_IsRedissUnlessTheyAreEqual(t *testing.T) {
 
 func TestClock_IsComparedWithTheFleets(t *testing.T) {
 	l := newEnv(t)
-	l.ahead.Store(int64(time.Hour)) // this machine's clock is Redis's
+	l.core.Ahead.Store(int64(time.Hour)) // this machine's clock is Redis's
 	must(t, l.Fleets.Load(t.Context()))
-	if now := time.Now(); !l.Clock(now).Equal(now) {
-		t.Errorf("%s at %s", l.Clock(now), now)
+	if now := time.Now(); !l.core.Clock(now).Equal(now) {
+		t.Errorf("%s at %s", l.core.Clock(now), now)
 	}
 }

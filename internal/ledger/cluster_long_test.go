@@ -18,6 +18,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -26,7 +31,7 @@ func openOnCluster(t *testing.T) (*stack.Cluster, *Ledger) {
 	t.Helper()
 	cluster := get(stack.StartCluster(t.Context(), t.TempDir(), 3, 0))(t)
 	t.Cleanup(cluster.Stop)
-	l := get(Open(t.Context(), Config{URL: cluster.URL, Environment: "production", Pipelines: 1, Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)}))(t)
+	l := get(Open(t.Context(), core.Config{URL: cluster.URL, Environment: "production", Pipelines: 1, Secrets: testSecrets, Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = l.Close() })
 
 	return cluster, l
@@ -36,11 +41,11 @@ func openOnCluster(t *testing.T) (*stack.Cluster, *Ledger) {
 // outside its script's slot would be refused there.
 func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 	_, l := openOnCluster(t)
-	require(t, l.cluster, "the cluster was not recognised")
+	require(t, l.core.IsCluster, "the cluster was not recognised")
 	must(t, l.Ping(t.Context()))
 	masters := make(map[string]int)
-	for _, r := range l.partitions {
-		one := get(l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), r.prefix))(t)
+	for _, r := range l.core.Partitions {
+		one := get(l.core.Redis.(*redis.ClusterClient).MasterForKey(t.Context(), r.Prefix))(t)
 		masters[one.Options().Addr]++
 	}
 
@@ -55,8 +60,8 @@ func TestCluster_WholeWayOfAnOrder(t *testing.T) {
 	}
 
 	for p := range l.Partitions() {
-		get(l.Lifecycle.Trim(t.Context(), p, time.Hour))(t)
-		get(l.Lifecycle.Retire(t.Context(), p, time.Now(), 10))(t)
+		get(l.Streams.Trim(t.Context(), p, time.Hour))(t)
+		get(l.Orders.Retire(t.Context(), p, time.Now(), 10))(t)
 		get(l.Ownership.Due(t.Context(), []int{p}, time.Now(), 10))(t)
 	}
 
@@ -80,13 +85,13 @@ func clusterWay(t *testing.T, s *env) {
 	o := first.Order
 	get2(s.Orders.Poll(t.Context(), s.account, o.ID))(t)
 	s.report(t, o.ID, delivery.Assigned)
-	ignored := get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: time.Now()}}}, time.Now()))(t)
+	ignored := get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []orders.Position{{Order: o.ID, Location: delivery.Location{Point: taksim, At: time.Now()}}}, time.Now()))(t)
 	check(t, ignored == 0, "the location was ignored")
 	partition := o.ID.Partition()
 	s.list(t, o.ID)
 	s.change(t, o, delivery.Change{Status: delivery.Assigned, At: time.Now()})
 	assigned := get(s.Orders.Get(t.Context(), o.ID))(t).Version
-	s.clusterWebhooks(t, partition, versionKey(o.ID, assigned, delivery.StatusReached))
+	s.clusterWebhooks(t, partition, partitions.VersionKey(o.ID, assigned, delivery.StatusReached))
 	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, time.Now().Add(-time.Hour), nil))(t), 1, "replayed")
 	get2(s.Orders.Cancel(t.Context(), s.account, o.ID, "", "", time.Now()))(t)
 	jobs, _ := get2(s.Orders.Jobs(t.Context(), s.fleet.ID, delivery.Cancelled, "", 10))(t)
@@ -97,21 +102,21 @@ func clusterWay(t *testing.T, s *env) {
 func (s *env) clusterWebhooks(t *testing.T, partition int, key string) {
 	t.Helper()
 	s.schedules(t, 0, key)
-	found := get(s.Ownership.Scheduled(t.Context(), []ScheduleQuery{{Partition: partition, Account: s.account, Until: math.MaxInt64, Limit: 10,
+	found := get(s.Ownership.Scheduled(t.Context(), []partitions.ScheduleQuery{{Partition: partition, Account: s.account, Until: math.MaxInt64, Limit: 10,
 		Known: func(string) bool { return false }}}))(t)[0]
 	require(t, len(found) == 1 && found[0].Delivery.Key == key && found[0].Gone == "", "scheduled %+v", found)
 	pending := s.pending(t, partition)
 	check(t, slices.Contains(pending, s.account), "pending %v", pending)
 	get(s.Ownership.Backlogs(t.Context(), endpointsAt(partition, pending...)))(t)
 	get(s.Ownership.EndpointFacts(t.Context(), endpointsAt(partition, pending...)))(t)
-	s.owns(t, func(step *Step) {
-		step.Unschedule(s.account, []Unscheduled{{Key: key}})
-		step.Endpoint(s.account, &EndpointChange{Breaker: &Breaker{Failures: 1}, Tally: &Tally{Delivered: 1}, State: EndpointFailing})
+	s.owns(t, func(step *partitions.Step) {
+		step.Unschedule(s.account, []partitions.Unscheduled{{Key: key}})
+		step.Endpoint(s.account, &partitions.EndpointChange{Breaker: &partitions.Breaker{Failures: 1}, Tally: &partitions.Tally{Delivered: 1}, State: partitions.EndpointFailing})
 		step.Log(s.account, [][]byte{s.line(1, 0)}, 10, false)
 		step.Summary(nil)
 	})
 
-	s.ends(t, StateDelivered, key)
+	s.ends(t, partitions.StateDelivered, key)
 	check(t, len(get(s.Webhooks.Attempts(t.Context(), s.account, ""))(t)) == 1, "not logged")
 }
 
@@ -123,25 +128,25 @@ func clusterLists(t *testing.T, l *Ledger) {
 		ids = append(ids, a.ID)
 	}
 
-	uses := get(l.Monitor.Usage(t.Context(), append(ids, delivery.NewAccountID())))(t)
+	uses := get(l.Limits.Usage(t.Context(), append(ids, delivery.NewAccountID())))(t)
 	for i := range ids {
-		equal(t, uses[i][EndpointOrders].Sustained.Used, 2, "orders used")
+		equal(t, uses[i][limits.EndpointOrders].Sustained.Used, 2, "orders used")
 	}
 
 	check(t, uses[12] == nil, "an unknown account's use: %+v", uses[12])
 	l.Limits.CountRefusal(delivery.CodeRateLimited)
 	must(t, l.Limits.Flush(t.Context(), time.Now()))
-	minutes := get(l.Monitor.Activity(t.Context(), 5))(t)
+	minutes := get(l.Limits.Activity(t.Context(), 5))(t)
 	var created, cancelled, refused int64
 	for _, m := range minutes {
 		created, cancelled, refused = created+m.Created, cancelled+m.Cancelled, refused+m.Refused[delivery.CodeRateLimited]
 	}
 
 	check(t, created == 12 && cancelled == 12 && refused == 1, "%d created, %d cancelled, %d refused", created, cancelled, refused)
-	for _, r := range l.partitions {
-		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindRefused), Values: []any{"reason", "r"}}).Err())
-		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindDeadLetters),
-			Values: []any{"stream", r.key(kindEvents), "entry", "1-1"}}).Err())
+	for _, r := range l.core.Partitions {
+		must(t, l.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: r.Key(core.KindRefused), Values: []any{"reason", "r"}}).Err())
+		must(t, l.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: r.Key(core.KindDeadLetters),
+			Values: []any{"stream", r.Key(core.KindEvents), "entry", "1-1"}}).Err())
 	}
 
 	traces := get(l.Monitor.RefusedUpdates(t.Context(), 100))(t)
@@ -154,9 +159,9 @@ func clusterLists(t *testing.T, l *Ledger) {
 		}
 	}
 
-	stores, more := get2(l.Stores.Find(t.Context(), StoreFilter{Text: "şub"}, 11))(t)
+	stores, more := get2(l.Stores.Find(t.Context(), accounts.StoreFilter{Text: "şub"}, 11))(t)
 	fleets := l.Fleets.Snapshot().All()
-	one, _ := get2(l.Stores.Find(t.Context(), StoreFilter{Fleet: fleets[0].ID}, 11))(t)
+	one, _ := get2(l.Stores.Find(t.Context(), accounts.StoreFilter{Fleet: fleets[0].ID}, 11))(t)
 	endpoints := allReceivers(t, l)
 	check(t, len(traces) == 16 && len(letters) == 16 && orders == 12 && len(stores) == 11 && more && len(one) == 1 && len(endpoints) == 12,
 		"%d traces, %d letters, %d orders, %d and %d stores, %d endpoints", len(traces), len(letters), orders, len(stores), len(one), len(endpoints))
@@ -166,20 +171,20 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 	_, l := openOnCluster(t)
 	fleet := newFleet(t, l)
 	var ids []delivery.OrderID
-	var names []StoreName
-	partitions := make(map[int]bool)
+	var names []accounts.StoreName
+	partitionList := make(map[int]bool)
 	for range 40 {
 		s := &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}
 		newStore(t, l, s.account, fleet)
 		o := s.create(t, "X")
-		ids, names = append(ids, o.ID), append(names, StoreName{s.account, "S-1"})
-		partitions[o.ID.Partition()] = true
+		ids, names = append(ids, o.ID), append(names, accounts.StoreName{Account: s.account, ExternalID: "S-1"})
+		partitionList[o.ID.Partition()] = true
 	}
 
-	lag := get(l.Streams.Lag(t.Context(), RoleExport))(t)
+	lag := get(l.Streams.Lag(t.Context(), core.RoleExport))(t)
 	check(t, lag.Entries == 40 && !lag.Oldest.IsZero(), "before anybody reads: %+v", lag)
-	mark := get(l.Streams.Mark(t.Context(), RoleExport))(t)
-	if passed, err := l.Streams.Passed(t.Context(), RoleExport, mark); err != nil || passed {
+	mark := get(l.Streams.Mark(t.Context(), core.RoleExport))(t)
+	if passed, err := l.Streams.Passed(t.Context(), core.RoleExport, mark); err != nil || passed {
 		t.Errorf("before anybody reads: passed %v, %v", passed, err)
 	}
 
@@ -188,17 +193,17 @@ func TestCluster_HistoryComesFromAllMasters(t *testing.T) {
 	f.Every = 500 * time.Millisecond
 	runFeed(t, l, f)
 	testserver.Await(t, "the mark is passed", func() bool {
-		return get(l.Streams.Passed(t.Context(), RoleExport, mark))(t)
+		return get(l.Streams.Passed(t.Context(), core.RoleExport, mark))(t)
 	})
 	check(t, c.seen() == 40, "%d events", c.seen())
 	testserver.Await(t, "they are settled", func() bool {
-		return get(l.Streams.Lag(t.Context(), RoleExport))(t).Entries == 0
+		return get(l.Streams.Lag(t.Context(), core.RoleExport))(t).Entries == 0
 	})
-	check(t, len(c.sizes) <= 2 && len(partitions) >= 10, "turns of %v entries, %d partitions", c.sizes, len(partitions))
+	check(t, len(c.sizes) <= 2 && len(partitionList) >= 10, "turns of %v entries, %d partitions", c.sizes, len(partitionList))
 	held := 0
 	must(t, l.Orders.Each(t.Context(), func(orders []*delivery.Order) error { held += len(orders); return nil }))
 	entries := 0
-	must(t, l.Streams.EachEntry(t.Context(), RoleExport, time.Now().Add(-time.Hour), func(batch []Entry) error { entries += len(batch); return nil }))
+	must(t, l.Streams.EachEntry(t.Context(), core.RoleExport, time.Now().Add(-time.Hour), func(batch []partitions.Entry) error { entries += len(batch); return nil }))
 	stores, _ := get2(l.Stores.GetAll(t.Context(), names))(t)
 	retired := get(l.Orders.Retired(t.Context(), ids))(t)
 	for i, r := range retired {
@@ -218,7 +223,7 @@ func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 		s := &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}
 		newStore(t, l, s.account, fleet)
 		o := s.create(t, "X")
-		one := get(l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), l.partitions[o.ID.Partition()].prefix))(t)
+		one := get(l.core.Redis.(*redis.ClusterClient).MasterForKey(t.Context(), l.core.Partitions[o.ID.Partition()].Prefix))(t)
 		masters[one.Options().Addr] = o.ID
 	}
 
@@ -235,7 +240,7 @@ func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 		t.Errorf("retired %v: %v", retired, err)
 	}
 
-	wantError(t, errOf(l.Streams.Lag(t.Context(), RoleExport)), delivery.ErrUnavailable)
+	wantError(t, errOf(l.Streams.Lag(t.Context(), core.RoleExport)), delivery.ErrUnavailable)
 	if err := l.Orders.Each(t.Context(), func([]*delivery.Order) error { return nil }); !errors.Is(err, delivery.ErrUnavailable) {
 		t.Errorf("each order: %v", err)
 	}
@@ -243,16 +248,16 @@ func TestCluster_AMasterAwayIsUnavailable(t *testing.T) {
 
 // slotMove is a slot on its way from one master to another.
 type slotMove struct {
-	partition partition
+	partition core.Partition
 	slot      int
 	from, to  *stack.Redis
 }
 
 // openMove begins to move a partition's slot. The new master has no library.
-func openMove(t *testing.T, c *stack.Cluster, l *Ledger, r partition) slotMove {
+func openMove(t *testing.T, c *stack.Cluster, l *Ledger, r core.Partition) slotMove {
 	t.Helper()
-	m := slotMove{partition: r, slot: int(hashSlot(strings.Trim(r.prefix, "{}")))}
-	master := get(l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), r.prefix))(t).Options().Addr
+	m := slotMove{partition: r, slot: int(core.HashSlot(strings.Trim(r.Prefix, "{}")))}
+	master := get(l.core.Redis.(*redis.ClusterClient).MasterForKey(t.Context(), r.Prefix))(t).Options().Addr
 	for _, node := range c.Nodes {
 		if node.Addr == master {
 			m.from = node
@@ -308,7 +313,7 @@ func (m *slotMove) content(t *testing.T, l *Ledger) map[string]string {
 // does not name to the server.
 func (m *slotMove) moveSome(t *testing.T, s *env) {
 	t.Helper()
-	m.move(t, m.partition.key(kindEvents), m.partition.jobs(delivery.Searching, s.fleet.ID))
+	m.move(t, m.partition.Key(core.KindEvents), m.partition.Jobs(delivery.Searching, s.fleet.ID))
 }
 
 func (m *slotMove) moveRest(t *testing.T) {
@@ -336,7 +341,7 @@ func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 	order, other := s.create(t, "X-1"), s.create(t, "X-2")
 	p := order.ID.Partition()
 	l.list(t, order.ID, other.ID)
-	m := openMove(t, cluster, l, l.partitionOf(s.account))
+	m := openMove(t, cluster, l, l.core.PartitionOf(s.account))
 	calls := []func() error{
 		func() error {
 			_, _, err := s.Orders.Cancel(t.Context(), s.account, order.ID, "", "", time.Now())
@@ -347,12 +352,12 @@ func TestCluster_MovingSlotTakesACallWholeOrNotAtAll(t *testing.T) {
 			return err
 		},
 		func() error {
-			return s.advanceBy(t.Context(), p, func(step *Step) {
+			return s.advanceBy(t.Context(), p, func(step *partitions.Step) {
 				step.Change(other, []delivery.Change{{Status: delivery.Assigned, At: time.Now()}})
 			})
 		},
 		func() error {
-			_, err := s.Limits.Consume(t.Context(), s.account, EndpointOrders)
+			_, err := s.Limits.Consume(t.Context(), s.account, limits.EndpointOrders)
 			return err
 		},
 	}

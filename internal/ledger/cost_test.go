@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/orders"
 	"vendorapi/internal/stack"
 )
 
@@ -56,20 +58,20 @@ type costEnv struct {
 	stop             func()
 }
 
-func newCostEnv(b *testing.B, accounts int, change ...func(*Config)) *costEnv {
+func newCostEnv(b *testing.B, accounts int, change ...func(*core.Config)) *costEnv {
 	b.Helper()
 	server, err := stack.StartRedis(b.Context(), stack.RedisOptions{Dir: b.TempDir(), Unix: true,
 		Extra: []string{"--auto-aof-rewrite-percentage", "0", "--enable-debug-command", "local"}})
 	must(b, err)
 	stop := sync.OnceFunc(server.Stop)
 	b.Cleanup(stop)
-	own := func(c *Config) { c.URL, c.ClockKey, c.Partitions = server.URL, "", 0 }
-	l := openTest(b, append([]func(*Config){own}, change...)...)
+	own := func(c *core.Config) { c.URL, c.ClockKey, c.Partitions = server.URL, "", 0 }
+	l := openTest(b, append([]func(*core.Config){own}, change...)...)
 	s := &costEnv{Ledger: l, body: make([]byte, 450), stop: stop}
 	fleet := newFleet(b, l)
 	s.vendors = openAccounts(b, l, fleet, accounts, 60, 10)
 	s.sliding = openAccounts(b, l, fleet, accounts, 2, 1)
-	must(b, l.loadLibrary(b.Context()))
+	must(b, l.core.LoadLibrary(b.Context()))
 
 	return s
 }
@@ -101,7 +103,7 @@ func (s *costEnv) measure(b *testing.B, add func(*testing.B, redis.Pipeliner, in
 // send sends n orders in pipelines.
 func (s *costEnv) send(b *testing.B, n int, add func(*testing.B, redis.Pipeliner, int)) {
 	for sent := 0; sent < n; {
-		pipe := s.rdb.Pipeline()
+		pipe := s.core.Redis.Pipeline()
 		for range min(costBatch, n-sent) {
 			add(b, pipe, int(s.next.Add(1)))
 			sent++
@@ -131,7 +133,7 @@ func (s *costEnv) addSliding(b *testing.B, p redis.Pipeliner, n int) {
 	s.addOrder(b, p, s.sliding, n, true)
 }
 
-func (s *costEnv) nextCreation(vendors []*env, n int) *Creation {
+func (s *costEnv) nextCreation(vendors []*env, n int) *orders.Creation {
 	id := "X-" + strconv.Itoa(n)
 	c := vendors[n%len(vendors)].creation(id, id)
 	c.Draft = fullDraft(id)
@@ -143,27 +145,27 @@ func (s *costEnv) addOrder(b *testing.B, p redis.Pipeliner, vendors []*env, n in
 	if !keyIsExternal {
 		c.IdempotencyKey = "K-" + strconv.Itoa(n)
 	}
-	s.Orders.prepareCreation(s.partitionOf(c.Account), c)
-	_ = p.Process(b.Context(), c.call.command(b.Context(), false))
+	s.Orders.PrepareCreation(s.core.PartitionOf(c.Account), c)
+	_ = p.Process(b.Context(), c.Call.Command(b.Context(), false))
 }
 
 // addOwnWrites are the writes of an order, with keys and values of its sizes.
 func (s *costEnv) addOwnWrites(b *testing.B, p redis.Pipeliner, n int) {
 	one := s.vendors[n%len(s.vendors)]
-	r := s.partitionOf(one.account)
-	order := r.order(delivery.OrderDigest(one.account, "W-"+strconv.Itoa(n)))
-	ring := r.keyOf(kindWindows, append([]byte{'w'}, one.account[:]...))
-	document := codec{writing: true}
-	document.document(fullDraft("X"))
-	p.MSet(b.Context(), ring, s.body[:116], order, s.body[:orderHead+len(document.out)])
-	p.XAdd(b.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", s.body[:24]}})
+	r := s.core.PartitionOf(one.account)
+	order := r.Order(delivery.OrderDigest(one.account, "W-"+strconv.Itoa(n)))
+	ring := r.KeyOf(core.KindWindows, append([]byte{'w'}, one.account[:]...))
+	document := core.Codec{Writing: true}
+	document.Document(fullDraft("X"))
+	p.MSet(b.Context(), ring, s.body[:116], order, s.body[:core.OrderHead+len(document.Out)])
+	p.XAdd(b.Context(), &redis.XAddArgs{Stream: r.Key(core.KindEvents), Values: []any{"e", s.body[:24]}})
 }
 
 // addNative is the reference that the service is measured by: what a plain
 // layout would at least have to write, without a limit or a check.
 func (s *costEnv) addNative(b *testing.B, p redis.Pipeliner, n int) {
 	one := s.vendors[n%len(s.vendors)]
-	prefix, id := s.partitionOf(one.account).prefix, strconv.Itoa(n)
+	prefix, id := s.core.PartitionOf(one.account).Prefix, strconv.Itoa(n)
 	account := one.account.String()
 	p.Set(b.Context(), prefix+"idempotency:"+account+":"+id, s.body[:36], 0)
 	p.Set(b.Context(), prefix+"external:"+account+":"+id, s.body[:36], 0)
@@ -175,7 +177,7 @@ func (s *costEnv) addNative(b *testing.B, p redis.Pipeliner, n int) {
 // mainThread is the CPU time of Redis's main thread so far, in seconds.
 func mainThread(b *testing.B, l *Ledger) float64 {
 	b.Helper()
-	info := get(l.rdb.Info(b.Context(), "cpu").Result())(b)
+	info := get(l.core.Redis.Info(b.Context(), "cpu").Result())(b)
 	total := 0.0
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")

@@ -13,31 +13,35 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/operations"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
 
 // newErasureEnv erases with the rights of the user who does.
-func newErasureEnv(t *testing.T) (*env, *Erasure) {
+func newErasureEnv(t *testing.T) (*env, *operations.Erasure) {
 	t.Helper()
 	r := testserver.NewRedis(t)
-	s := newVendor(t, openTest(t, func(c *Config) { c.URL, c.Partitions = r.URL, 2 }))
-	return s, openTest(t, func(c *Config) { c.URL, c.Partitions, c.ClockKey = r.URLFor(stack.BackupUser), 0, "" }).Erasure
+	s := newVendor(t, openTest(t, func(c *core.Config) { c.URL, c.Partitions = r.URL, 2 }))
+	return s, openTest(t, func(c *core.Config) { c.URL, c.Partitions, c.ClockKey = r.URLFor(stack.BackupUser), 0, "" }).Erasure
 }
 
 // personal are texts of the recipient of these tests, as records hold them.
 func personal(d *delivery.OrderDraft) []string {
 	return []string{d.Recipient.Name, d.Recipient.Phone, d.Dropoff.Text, "Kapıya bırakın", "vazgeçti",
-		string(appendFloat(nil, d.Dropoff.Latitude))}
+		string(core.AppendFloat(nil, d.Dropoff.Latitude))}
 }
 
 // everything is all that the keys of the partitions hold.
 func (s *env) everything(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, r := range s.partitions {
-		for _, key := range get(s.rdb.Keys(t.Context(), r.prefix+"*").Result())(t) {
-			all.WriteString(get(s.rdb.Dump(t.Context(), key).Result())(t))
+	for _, r := range s.core.Partitions {
+		for _, key := range get(s.core.Redis.Keys(t.Context(), r.Prefix+"*").Result())(t) {
+			all.WriteString(get(s.core.Redis.Dump(t.Context(), key).Result())(t))
 		}
 	}
 	return all.String()
@@ -79,8 +83,8 @@ func TestErase_LeavesNothingOfTheRecipient(t *testing.T) {
 			answer := string(created.Order.AppendCreated(nil, ""))
 			other := s.create(t, "X-2")
 			end(t, s, created.Order)
-			for _, r := range s.partitions { // what was reported goes as soon as it is decided
-				must(t, s.rdb.Del(t.Context(), r.key(kindUpdates)).Err())
+			for _, r := range s.core.Partitions { // what was reported goes as soon as it is decided
+				must(t, s.core.Redis.Del(t.Context(), r.Key(core.KindUpdates)).Err())
 			}
 
 			want := get(s.Orders.Get(t.Context(), created.Order.ID))(t)
@@ -93,7 +97,7 @@ func TestErase_LeavesNothingOfTheRecipient(t *testing.T) {
 			equal(t, got, want, "GET")
 			check(t, got.Shrunk() && got.ErasedAt.Equal(erasedAt), "%+v", got)
 			equal(t, get(s.Orders.Get(t.Context(), other.ID))(t).Recipient, testDraft("").Recipient, "the recipient of another order")
-			must(t, s.rdb.Del(t.Context(), s.partitionOf(s.account).order(other.ID.Digest())).Err())
+			must(t, s.core.Redis.Del(t.Context(), s.core.PartitionOf(s.account).Order(other.ID.Digest())).Err())
 			left := s.everything(t)
 			for _, text := range personal(c.Draft) {
 				check(t, !strings.Contains(left, text), "%q is left", text)
@@ -129,7 +133,7 @@ func TestErase_LeavesAnOrderInProgressUnlessToldOtherwise(t *testing.T) {
 				s.reports(t, o, delivery.Update{Kind: delivery.KindSwap, Courier: ali, At: time.Now().Truncate(time.Millisecond)})
 			}
 
-			get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: erasedAt}}}, time.Now()))(t)
+			get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []orders.Position{{Order: o.ID, Location: delivery.Location{Point: taksim, At: erasedAt}}}, time.Now()))(t)
 			want := get(s.Orders.Get(t.Context(), o.ID))(t)
 			must(t, erasure.Erase(t.Context(), one(o.ID), false, silent))
 			equal(t, get(s.Orders.Get(t.Context(), o.ID))(t), want, "the order in progress")
@@ -138,7 +142,7 @@ func TestErase_LeavesAnOrderInProgressUnlessToldOtherwise(t *testing.T) {
 			want.Erase(erasedAt)
 			want.Changes = append([]delivery.Change{}, want.Changes...)
 			equal(t, get(s.Orders.Get(t.Context(), o.ID))(t), want, "the erased order")
-			left := get(s.rdb.Get(t.Context(), s.partitionOf(s.account).order(o.ID.Digest())).Result())(t)
+			left := get(s.core.Redis.Get(t.Context(), s.core.PartitionOf(s.account).Order(o.ID.Digest())).Result())(t)
 			for _, text := range personal(testDraft("")) {
 				check(t, !strings.Contains(left, text), "%q is left", text)
 			}
@@ -167,9 +171,9 @@ func TestErase_IsNotUndoneByShrinking(t *testing.T) {
 	get2(s.Orders.Cancel(t.Context(), s.account, o.ID, "", "vazgeçti", time.Now()))(t)
 	read := get(s.Orders.Get(t.Context(), o.ID))(t)
 	must(t, erasure.Erase(t.Context(), one(o.ID), false, silent))
-	r := s.partitionOf(s.account)
-	equal(t, get(s.run(t.Context(), "shrink_orders", []string{r.key(kindShrunk)}, "0 0", r.order(o.ID.Digest()),
-		binary.BigEndian.AppendUint64(nil, read.Version), encodeShrunk(read)))(t), any(int64(0)), "orders shrunk")
+	r := s.core.PartitionOf(s.account)
+	equal(t, get(s.core.Run(t.Context(), "shrink_orders", []string{r.Key(core.KindShrunk)}, "0 0", r.Order(o.ID.Digest()),
+		binary.BigEndian.AppendUint64(nil, read.Version), core.EncodeShrunk(read)))(t), any(int64(0)), "orders shrunk")
 	equal(t, get(s.Orders.Get(t.Context(), o.ID))(t).Changes[0].Note, "", "the note")
 }
 
@@ -197,17 +201,17 @@ func TestErase_RepeatsWhatOthersHaveOvertaken(t *testing.T) {
 	s, erasure := newErasureEnv(t)
 	o := s.create(t, "X-1")
 	s.change(t, o, delivery.Change{Status: delivery.Failed, At: time.Now(), Failure: delivery.OtherFailure})
-	key := s.partitionOf(s.account).order(o.ID.Digest())
+	key := s.core.PartitionOf(s.account).Order(o.ID.Digest())
 	others := &overtaking{times: 2, write: func() {
-		must(t, s.rdb.SetRange(t.Context(), key, orderReportedAt, string(rune(delivery.Delivered))).Err())
+		must(t, s.core.Redis.SetRange(t.Context(), key, partitions.OrderReportedAt, string(rune(delivery.Delivered))).Err())
 	}}
-	erasure.rdb.AddHook(others)
+	erasure.Core.Redis.AddHook(others)
 	must(t, erasure.Erase(t.Context(), one(o.ID), false, silent))
 	got := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, others.times == 0 && got.Reported == delivery.Delivered && got.ErasedAt.Equal(erasedAt), "%+v", got)
-	must(t, s.rdb.SetRange(t.Context(), key, 0, "\x09").Err())
+	must(t, s.core.Redis.SetRange(t.Context(), key, 0, "\x09").Err())
 	err := erasure.Erase(t.Context(), one(o.ID), false, silent)
-	check(t, errors.Is(err, errShortRecord) && !errors.Is(err, delivery.ErrUnavailable), "%v", err)
+	check(t, errors.Is(err, core.ErrShortRecord) && !errors.Is(err, delivery.ErrUnavailable), "%v", err)
 }
 
 // Receivers answer whatever they like. What names the erased order goes, also where it was written
@@ -220,11 +224,11 @@ func TestErase_DropsWhatReceiversAnswered(t *testing.T) {
 	for _, together := range [][]string{{keys[0]}, {others[0]}, {notice, keys[1]}, {notice, others[0]}, {keys[0]}} {
 		var lines [][]byte
 		for _, key := range together {
-			a := AttemptRecord{Attempt: 1, At: s.now(), State: StateRetrying, HTTPStatus: 500, Error: "status: 500", Answer: "Ayşe"}
-			line, _ := a.Lines(s.partitions[0].goneEvent(key), false)
+			a := partitions.AttemptRecord{Attempt: 1, At: s.now(), State: partitions.StateRetrying, HTTPStatus: 500, Error: "status: 500", Answer: "Ayşe"}
+			line, _ := a.Lines(partitions.GoneEvent(s.core.Partitions[0], key), false)
 			lines = append(lines, line)
 		}
-		s.owns(t, func(step *Step) { step.Log(s.account, lines, 10, false) })
+		s.owns(t, func(step *partitions.Step) { step.Log(s.account, lines, 10, false) })
 	}
 
 	equal(t, len(s.attempts(t, "")), 7, "lines before")

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/orders"
 )
 
 // expected is the report of a status with an estimate.
@@ -83,7 +85,7 @@ func TestReport_TakesAnotherEstimateOfWhoAcceptsAgain(t *testing.T) {
 	s.wantReport(t, accept, "", 2)
 
 	const entries = 3 // the order and its two reports
-	last := collectFrom(t, s.Ledger, []partition{s.partitions[o.ID.Partition()]}, RoleStatus, entries)[entries-1].Update
+	last := collectFrom(t, s.Ledger, []core.Partition{s.core.Partitions[o.ID.Partition()]}, core.RoleStatus, entries)[entries-1].Update
 	check(t, last.Kind == delivery.KindAccept && last.Courier == mehmet && last.ETA.Equal(accept.ETA), "%+v", last)
 
 	decided := *o
@@ -115,16 +117,16 @@ func TestReport_BoundsEstimates(t *testing.T) {
 	o := s.create(t, "X-1")
 	s.wantReport(t, delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Assigned}, "", 1)
 	eta := time.Now().Truncate(time.Millisecond)
-	for n := range int64(maxEstimates) {
+	for n := range int64(orders.MaxEstimates) {
 		eta = eta.Add(time.Minute)
 		s.wantReport(t, expected(o, delivery.Assigned, eta), "", 2+n)
 	}
 
-	appended := int64(1 + maxEstimates)
+	appended := int64(1 + orders.MaxEstimates)
 	s.wantReport(t, expected(o, delivery.Assigned, eta.Add(time.Hour)), "", appended)
 
 	swap := delivery.Update{Order: o.ID, Kind: delivery.KindSwap}
-	for n := range maxSideReports - maxEstimates {
+	for n := range orders.MaxSideReports - orders.MaxEstimates {
 		swap.Courier = delivery.Courier{Name: fmt.Sprint("Courier ", n), Phone: "5551112233", VehicleType: "Car"}
 		appended++
 		s.wantReport(t, swap, "", appended)
@@ -144,10 +146,10 @@ func TestChange_HoldsAllThatCanBeReportedOfAnOrder(t *testing.T) {
 	o := s.create(t, "X-1")
 	s.change(t, o, assigned()...)
 	eta := time.Now().Truncate(time.Millisecond)
-	for n := range maxSideReports {
+	for n := range orders.MaxSideReports {
 		o = get(s.Orders.Get(t.Context(), o.ID))(t)
 		u := expected(o, delivery.Assigned, eta.Add(time.Duration(n)*time.Minute))
-		if n >= maxEstimates {
+		if n >= orders.MaxEstimates {
 			u = delivery.Update{Order: o.ID, Kind: delivery.KindSwap, Courier: delivery.Courier{Name: fmt.Sprint("Courier ", n)}}
 		}
 		s.change(t, o, delivery.Decide(o, u, time.Now()).Changes...)
@@ -157,7 +159,7 @@ func TestChange_HoldsAllThatCanBeReportedOfAnOrder(t *testing.T) {
 	s.change(t, o, delivery.Decide(o, delivery.Update{Kind: delivery.KindStatus, Status: delivery.Delivered}, time.Now()).Changes...)
 
 	whole := get(s.Orders.Get(t.Context(), o.ID))(t)
-	equal(t, len(whole.Changes), 5+maxSideReports, "changes")
+	equal(t, len(whole.Changes), 5+orders.MaxSideReports, "changes")
 	equal(t, int(delivery.Sequence(whole.Version)), len(whole.Changes)+1, "the sequence")
 	s.shrink(t)
 	shrunk := get(s.Orders.Get(t.Context(), o.ID))(t)

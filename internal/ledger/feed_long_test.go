@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -16,7 +17,7 @@ import (
 // else, and what it had taken is handed out again.
 func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
 	server := testserver.DedicatedRedis(t, stack.RedisOptions{}) // killed, so every write counts
-	l := openTest(t, func(c *Config) { c.URL = server.URL })
+	l := openTest(t, func(c *core.Config) { c.URL = server.URL })
 	s := newVendor(t, l)
 	s.createMany(t, "X", 10)
 	c := &turns{fail: fmt.Errorf("clickhouse: %w", delivery.ErrUnavailable)}
@@ -34,7 +35,7 @@ func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
 	runFeed(t, l, f)
 	testserver.Await(t, "entries are pending", func() bool {
 		stats, err := l.Monitor.Stats(t.Context())
-		return err == nil && stats.Pending[RoleExport] == 10
+		return err == nil && stats.Pending[core.RoleExport] == 10
 	})
 
 	server.Kill()
@@ -44,7 +45,7 @@ func TestFeed_TurnStalledWhileRedisGoesAway(t *testing.T) {
 	s.createMany(t, "Y", 10)
 	c.failWith(nil)
 	testserver.Await(t, "all entries, acknowledged", func() bool {
-		return c.seen() == 20 && get(l.Monitor.Stats(t.Context()))(t).Pending[RoleExport] == 0
+		return c.seen() == 20 && get(l.Monitor.Stats(t.Context()))(t).Pending[core.RoleExport] == 0
 	})
 	stats := get(l.Monitor.Stats(t.Context()))(t)
 	check(t, stats.DeadLetters == 0, "%+v", stats)

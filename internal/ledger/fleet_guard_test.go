@@ -8,6 +8,7 @@ import (
 	"github.com/go-redis/redis_rate/v10"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
 )
 
 // bucket is what redis_rate keeps, exactly and by the test's clock.
@@ -18,13 +19,13 @@ type bucket struct {
 }
 
 func newBucket(rate int, at time.Time) *bucket {
-	return &bucket{rate: rate, free: float64(fleetBurst * rate), at: at}
+	return &bucket{rate: rate, free: float64(accounts.FleetBurst * rate), at: at}
 }
 
-func (b *bucket) take(now *time.Time) takePermits {
+func (b *bucket) take(now *time.Time) accounts.TakePermits {
 	return func(rate, n int) (*redis_rate.Result, error) {
 		b.asked++
-		b.free = min(b.free+now.Sub(b.at).Seconds()*float64(rate), float64(fleetBurst*rate))
+		b.free = min(b.free+now.Sub(b.at).Seconds()*float64(rate), float64(accounts.FleetBurst*rate))
 		b.at = *now
 		result := &redis_rate.Result{RetryAfter: -1}
 		if b.free < 1 {
@@ -58,21 +59,21 @@ func TestFleetGuard_AdmitsTheRateAndAsksSeldom(t *testing.T) {
 	for _, rate := range []int{1, 7, 200} {
 		now := time.Now()
 		b := newBucket(rate, now)
-		var gateways [2]fleetGuard
+		var gateways [2]accounts.FleetGuard
 		admitted, seconds := 0, 20
 		step := time.Second / time.Duration(10*rate)
 		for end := now.Add(time.Duration(seconds) * time.Second); now.Before(end); now = now.Add(step) {
 			for i := range gateways {
-				if limited(t, gateways[i].admit(rate, now, b.take(&now))) == 0 {
+				if limited(t, gateways[i].Admit(rate, now, b.take(&now))) == 0 {
 					admitted++
 				}
 			}
 		}
 
-		most := (fleetBurst + seconds) * rate
+		most := (accounts.FleetBurst + seconds) * rate
 		check(t, admitted <= most && admitted >= most*9/10-2, "%d a second: %d admitted, want %d", rate, admitted, most)
 		// A gateway that finds less than a block asks once more before it waits.
-		blocks := fleetBlocks * (fleetBurst + 3*len(gateways)*seconds)
+		blocks := accounts.FleetBlocks * (accounts.FleetBurst + 3*len(gateways)*seconds)
 		check(t, b.asked <= blocks, "%d a second: Redis was asked %d times, at most %d are blocks", rate, b.asked, blocks)
 	}
 }
@@ -82,9 +83,9 @@ func TestFleetGuard_RefusesNobodyWhoStaysWithin(t *testing.T) {
 	for _, rate := range []int{1, 3, 200} {
 		now := time.Now()
 		b := newBucket(rate, now)
-		var gateways [3]fleetGuard
+		var gateways [3]accounts.FleetGuard
 		for n := range 100 * rate {
-			wait := limited(t, gateways[n%3].admit(rate, now, b.take(&now)))
+			wait := limited(t, gateways[n%3].Admit(rate, now, b.take(&now)))
 			require(t, wait == 0, "%d a second: request %d has to wait %s", rate, n, wait)
 			now = now.Add(time.Second / time.Duration(rate))
 		}
@@ -97,15 +98,15 @@ func TestFleetGuard_RetryAfterIsTrue(t *testing.T) {
 		for _, n := range []int{0, 1, 50, 500, 1_000_000} {
 			now := time.Now()
 			b := newBucket(rate, now)
-			var g fleetGuard
-			admit := func() error { return g.admit(rate, now, b.take(&now)) }
+			var g accounts.FleetGuard
+			admit := func() error { return g.Admit(rate, now, b.take(&now)) }
 			for what, try := range map[string]func() error{
 				"a request": admit,
-				"a batch":   func() error { return g.charge(n, now, b.take(&now)) },
+				"a batch":   func() error { return g.Charge(n, now, b.take(&now)) },
 			} {
 				must(t, admit())
 				wait := limited(t, try())
-				for range 10 * fleetBurst * rate {
+				for range 10 * accounts.FleetBurst * rate {
 					if wait > 0 {
 						break
 					}
@@ -135,23 +136,23 @@ func TestFleetGuard_RetryAfterIsTrue(t *testing.T) {
 func TestFleetGuard_RetryAfterIsTrueForARequestWithItsBatch(t *testing.T) {
 	for _, rate := range []int{1, 3, 7, 10, 200} {
 		for _, n := range []int{1, 10, 50, 500, 1_000_000} {
-			for spent := range fleetBurst * rate {
+			for spent := range accounts.FleetBurst * rate {
 				now := time.Now()
 				b := newBucket(rate, now)
-				var g fleetGuard
+				var g accounts.FleetGuard
 				for range spent {
-					must(t, g.admit(rate, now, b.take(&now)))
+					must(t, g.Admit(rate, now, b.take(&now)))
 				}
 
-				must(t, g.admit(rate, now, b.take(&now)))
-				wait := limited(t, g.charge(n, now, b.take(&now)))
+				must(t, g.Admit(rate, now, b.take(&now)))
+				wait := limited(t, g.Charge(n, now, b.take(&now)))
 				if wait == 0 {
 					continue
 				}
 
 				now = now.Add(wait)
-				must(t, g.admit(rate, now, b.take(&now)))
-				again := limited(t, g.charge(n, now, b.take(&now)))
+				must(t, g.Admit(rate, now, b.take(&now)))
+				again := limited(t, g.Charge(n, now, b.take(&now)))
 				require(t, again == 0, "%d a second, %d more after %d: after %s it has to wait %s more", rate, n, spent, wait, again)
 			}
 		}
@@ -161,19 +162,19 @@ func TestFleetGuard_RetryAfterIsTrueForARequestWithItsBatch(t *testing.T) {
 func TestFleetGuard_SpendsWhatWorkCosts(t *testing.T) {
 	now := time.Now()
 	b := newBucket(200, now)
-	var g fleetGuard
-	admit := func() error { return g.admit(200, now, b.take(&now)) }
+	var g accounts.FleetGuard
+	admit := func() error { return g.Admit(200, now, b.take(&now)) }
 	must(t, admit())
-	must(t, g.charge(500, now, b.take(&now)))
-	check(t, limited(t, g.charge(500, now, b.take(&now))) > 0, "a second batch is done with what is left")
+	must(t, g.Charge(500, now, b.take(&now)))
+	check(t, limited(t, g.Charge(500, now, b.take(&now))) > 0, "a second batch is done with what is left")
 	must(t, admit()) // a single request is not held up by the batch
 	// Another limit begins with nothing held.
 	b.free = 0
-	wait := limited(t, g.admit(100, now, b.take(&now)))
+	wait := limited(t, g.Admit(100, now, b.take(&now)))
 	check(t, wait > 0, "permits of another limit are spent")
 	lost := errors.New("lost")
-	var other fleetGuard
-	err := other.admit(200, now, func(int, int) (*redis_rate.Result, error) { return nil, lost })
+	var other accounts.FleetGuard
+	err := other.Admit(200, now, func(int, int) (*redis_rate.Result, error) { return nil, lost })
 	check(t, errors.Is(err, lost) && errors.Is(err, delivery.ErrUnavailable), "got %v", err)
 }
 
@@ -188,7 +189,7 @@ func TestAdmitFleet_CountsInRedisAndTellsOperators(t *testing.T) {
 		require(t, admitted < 1000, "no limit")
 	}
 
-	check(t, admitted >= fleetBurst, "%d admitted at once", admitted)
+	check(t, admitted >= accounts.FleetBurst, "%d admitted at once", admitted)
 	must(t, l.Fleets.FlushLimited(t.Context()))
 	got := get(l.Fleets.Limited(t.Context()))(t)
 	check(t, len(got) == 1 && got[f.ID].Equal(now.Truncate(time.Millisecond)), "limited %v", got)

@@ -17,6 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
 	"vendorapi/internal/stack"
 )
 
@@ -44,15 +46,15 @@ func (l *Ledger) newFleetOf(tb testing.TB, name string, area *delivery.Coverage)
 // spoil overwrites a field of a fleets' hash and raises the version that gateways poll.
 func (l *Ledger) spoil(tb testing.TB, key string, id delivery.FleetID, value string) {
 	tb.Helper()
-	must(tb, l.rdb.HSet(tb.Context(), key, string(id[:]), value).Err())
-	must(tb, l.rdb.HIncrBy(tb.Context(), l.metaKey(), "fleets", 1).Err())
+	must(tb, l.core.Redis.HSet(tb.Context(), key, string(id[:]), value).Err())
+	must(tb, l.core.Redis.HIncrBy(tb.Context(), l.core.MetaKey(), "fleets", 1).Err())
 }
 
 // spoilRecord makes a fleet's record unreadable, under a version of its own.
 func (l *Ledger) spoilRecord(tb testing.TB, id delivery.FleetID) {
 	tb.Helper()
-	l.spoil(tb, l.Fleets.fleetsKey(), id, garbage)
-	l.spoil(tb, l.Fleets.fleetVersionsKey(), id, "1000000")
+	l.spoil(tb, l.Fleets.FleetsKey(), id, garbage)
+	l.spoil(tb, l.Fleets.FleetVersionsKey(), id, "1000000")
 }
 
 // loaded is a fleet as this process has it after a load.
@@ -129,11 +131,11 @@ func TestLoadFleets_AvailabilityReadsAndWritesNoArea(t *testing.T) {
 
 	other := openTest(t, config)
 	counted := &countCommands{counts: map[string]int{}}
-	other.rdb.AddHook(counted)
+	other.core.Redis.AddHook(counted)
 	before := other.loaded(t, fleets[0].ID)
 	require(t, before != nil && before.Couriers == -1, "%+v", before)
 
-	records := counted.of("hmget " + l.Fleets.fleetsKey())
+	records := counted.of("hmget " + l.Fleets.FleetsKey())
 	sent, received := serverFigure(t, server, "stats", "total_net_output_bytes"), serverFigure(t, server, "stats", "total_net_input_bytes")
 	const changes = 50
 	for n := range changes {
@@ -144,7 +146,7 @@ func TestLoadFleets_AvailabilityReadsAndWritesNoArea(t *testing.T) {
 	sent = serverFigure(t, server, "stats", "total_net_output_bytes") - sent
 	received = serverFigure(t, server, "stats", "total_net_input_bytes") - received
 
-	equal(t, counted.of("hmget "+l.Fleets.fleetsKey()), records, "reads of records")
+	equal(t, counted.of("hmget "+l.Fleets.FleetsKey()), records, "reads of records")
 	check(t, other.Fleets.Snapshot().Fleet(fleets[0].ID).Coverage == before.Coverage, "the area was parsed again")
 	areaBytes := len(area.JSON())
 	check(t, sent < areaBytes && received < areaBytes, "%d changes sent %d bytes and received %d; one area has %d", changes, sent, received, areaBytes)
@@ -154,16 +156,16 @@ func TestLoadFleets_AChangedRecordIsReadAlone(t *testing.T) {
 	l := openTest(t)
 	one, other := newFleet(t, l), newFleet(t, l)
 	before := l.loaded(t, other.ID).Coverage
-	version := l.Fleets.Snapshot().records[other.ID].version
+	version := l.Fleets.Snapshot().Records[other.ID].Version
 	get(l.Fleets.Update(t.Context(), one.ID, func(f *delivery.Fleet) error { f.Name = "Yeni"; return nil }))(t)
 	equal(t, l.loaded(t, one.ID).Name, "Yeni", "name")
-	check(t, l.loaded(t, other.ID).Coverage == before && l.Fleets.Snapshot().records[other.ID].version == version, "the other record was read, too")
+	check(t, l.loaded(t, other.ID).Coverage == before && l.Fleets.Snapshot().Records[other.ID].Version == version, "the other record was read, too")
 }
 
 func TestSetCouriers_TheSameNumberRaisesNothing(t *testing.T) {
 	l := openTest(t)
 	f := newFleet(t, l)
-	version := func() string { return l.rdb.HGet(t.Context(), l.metaKey(), "fleets").Val() }
+	version := func() string { return l.core.Redis.HGet(t.Context(), l.core.MetaKey(), "fleets").Val() }
 	equal(t, get(l.Fleets.Couriers(t.Context(), f.ID))(t), -1, "couriers of a fleet that never reported")
 	must(t, l.Fleets.SetCouriers(t.Context(), f.ID, 3))
 	before := version()
@@ -193,25 +195,25 @@ func TestLoadFleets_ManyAtOnceShareReadsAndEachSeesItsOwnChange(t *testing.T) {
 	all.Wait()
 
 	// While one call runs, all that ask wait for the same next one.
-	var calls sharedCalls
+	var calls accounts.SharedCalls
 	began, goOn := make(chan struct{}), make(chan struct{})
-	first := calls.begin(t.Context(), func(context.Context) error { close(began); <-goOn; return nil })
+	first := calls.Begin(t.Context(), func(context.Context) error { close(began); <-goOn; return nil })
 	<-began
 	ran := 0
-	second := calls.begin(t.Context(), func(context.Context) error { ran++; return nil })
+	second := calls.Begin(t.Context(), func(context.Context) error { ran++; return nil })
 	for range 100 {
-		check(t, calls.begin(t.Context(), nil) == second, "a call of its own for each caller")
+		check(t, calls.Begin(t.Context(), nil) == second, "a call of its own for each caller")
 	}
 
 	close(goOn)
-	must(t, first.wait(t.Context()))
-	must(t, second.wait(t.Context()))
+	must(t, first.Wait(t.Context()))
+	must(t, second.Wait(t.Context()))
 	equal(t, ran, 1, "calls for all who waited")
 }
 
 func TestLoadFleets_AnUnreadableRecordConcernsItsFleetAlone(t *testing.T) {
 	var logs lockedBuffer
-	l := openTest(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&logs, nil)) })
+	l := openTest(t, func(c *core.Config) { c.Log = slog.New(slog.NewTextHandler(&logs, nil)) })
 	account, good, bad := newAccount(t, l, plenty()), newFleet(t, l), newFleet(t, l)
 	l.spoilRecord(t, bad.ID)
 	got := l.loaded(t, bad.ID)
@@ -220,7 +222,7 @@ func TestLoadFleets_AnUnreadableRecordConcernsItsFleetAlone(t *testing.T) {
 	must(t, l.Fleets.Load(t.Context()))
 	equal(t, strings.Count(logs.String(), "cannot be read"), 1, "lines in the log")
 	for _, c := range l.Fleets.Snapshot().AppendCandidates(nil, taksim) {
-		check(t, c.takesOrders() == (c.Terms.ID == good.ID), "%+v", c)
+		check(t, c.TakesOrders() == (c.Terms.ID == good.ID), "%+v", c)
 	}
 
 	// What operators do holds, of this fleet and of others.
@@ -255,16 +257,16 @@ func TestLoadFleets_UnreadableValuesCloseTheirFleetAlone(t *testing.T) {
 		value  string
 		closed func(f *delivery.Fleet) bool
 	}{
-		"controls":                   {l.Fleets.fleetControlsKey(), garbage, func(f *delivery.Fleet) bool { return f.Disabled }},
-		"controls of another format": {l.Fleets.fleetControlsKey(), "\x7f", func(f *delivery.Fleet) bool { return f.Disabled }},
-		"no controls":                {l.Fleets.fleetControlsKey(), "", func(f *delivery.Fleet) bool { return f.Disabled }},
-		"couriers":                   {l.Fleets.fleetCouriersKey(), garbage, func(f *delivery.Fleet) bool { return f.Couriers == 0 }},
-		"couriers below none":        {l.Fleets.fleetCouriersKey(), "-7", func(f *delivery.Fleet) bool { return f.Couriers == 0 }},
-		"client secrets": {l.Fleets.fleetSecretsKey(), garbage, func(f *delivery.Fleet) bool {
+		"controls":                   {l.Fleets.FleetControlsKey(), garbage, func(f *delivery.Fleet) bool { return f.Disabled }},
+		"controls of another format": {l.Fleets.FleetControlsKey(), "\x7f", func(f *delivery.Fleet) bool { return f.Disabled }},
+		"no controls":                {l.Fleets.FleetControlsKey(), "", func(f *delivery.Fleet) bool { return f.Disabled }},
+		"couriers":                   {l.Fleets.FleetCouriersKey(), garbage, func(f *delivery.Fleet) bool { return f.Couriers == 0 }},
+		"couriers below none":        {l.Fleets.FleetCouriersKey(), "-7", func(f *delivery.Fleet) bool { return f.Couriers == 0 }},
+		"client secrets": {l.Fleets.FleetSecretsKey(), garbage, func(f *delivery.Fleet) bool {
 			return !l.Fleets.VerifySecret(f.ID, testHash, time.Now())
 		}},
 	} {
-		before := l.rdb.HGet(t.Context(), c.key, string(bad.ID[:])).Val()
+		before := l.core.Redis.HGet(t.Context(), c.key, string(bad.ID[:])).Val()
 		l.spoil(t, c.key, bad.ID, c.value)
 		got := l.loaded(t, bad.ID)
 		check(t, c.closed(got) && got.Coverage.Contains(taksim), "%s: the fleet is %+v", name, got)
@@ -277,16 +279,16 @@ func TestLoadFleets_UnreadableValuesCloseTheirFleetAlone(t *testing.T) {
 	}
 
 	// What cannot be read is replaced by what is set.
-	l.spoil(t, l.Fleets.fleetControlsKey(), bad.ID, garbage)
-	l.spoil(t, l.Fleets.fleetSecretsKey(), bad.ID, garbage)
+	l.spoil(t, l.Fleets.FleetControlsKey(), bad.ID, garbage)
+	l.spoil(t, l.Fleets.FleetSecretsKey(), bad.ID, garbage)
 	get(l.Fleets.Update(t.Context(), bad.ID, func(f *delivery.Fleet) error { f.Disabled = false; return nil }))(t)
 	check(t, errOf(l.Fleets.RotateSecret(t.Context(), bad.ID, [32]byte{9}, 0, false)) != nil, "secrets that cannot be read were kept")
 	get(l.Fleets.RotateSecret(t.Context(), bad.ID, [32]byte{9}, 0, true))(t)
 	must(t, l.Fleets.SetCouriers(t.Context(), bad.ID, 2))
 	check(t, l.loaded(t, bad.ID).Available() && l.Fleets.VerifySecret(bad.ID, [32]byte{9}, time.Now()), "not repaired")
-	l.spoil(t, l.Fleets.fleetVersionsKey(), delivery.FleetID{}, "7")
-	must(t, l.rdb.HSet(t.Context(), l.Fleets.fleetVersionsKey(), "short", "7").Err())
-	must(t, l.rdb.HIncrBy(t.Context(), l.metaKey(), "fleets", 1).Err())
+	l.spoil(t, l.Fleets.FleetVersionsKey(), delivery.FleetID{}, "7")
+	must(t, l.core.Redis.HSet(t.Context(), l.Fleets.FleetVersionsKey(), "short", "7").Err())
+	must(t, l.core.Redis.HIncrBy(t.Context(), l.core.MetaKey(), "fleets", 1).Err())
 	check(t, l.loaded(t, good.ID).Available(), "a fleet under no id closes another")
 }
 
@@ -294,8 +296,8 @@ func TestLoadFleets_UnreadableValuesCloseTheirFleetAlone(t *testing.T) {
 func TestLoadFleets_ControlsAndRevocationsHoldWhenAreasCannotBeFetched(t *testing.T) {
 	l := openTest(t)
 	f := newFleet(t, l)
-	must(t, l.rdb.Rename(t.Context(), l.Fleets.fleetsKey(), "{sg}away").Err())
-	must(t, l.rdb.Set(t.Context(), l.Fleets.fleetsKey(), "no hash", 0).Err())
+	must(t, l.core.Redis.Rename(t.Context(), l.Fleets.FleetsKey(), "{sg}away").Err())
+	must(t, l.core.Redis.Set(t.Context(), l.Fleets.FleetsKey(), "no hash", 0).Err())
 	late := l.newFleetControls(t)
 	get(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { f.Suspended = true; return nil }))(t)
 	get(l.Fleets.RotateSecret(t.Context(), f.ID, [32]byte{9}, 0, true))(t)
@@ -308,8 +310,8 @@ func TestLoadFleets_ControlsAndRevocationsHoldWhenAreasCannotBeFetched(t *testin
 	check(t, s.Fleet(late).Suspended, "a fleet of unknown area takes orders")
 	equal(t, l.Fleets.Unreadable(), 1, "fleets that cannot be read")
 
-	must(t, l.rdb.Rename(t.Context(), "{sg}away", l.Fleets.fleetsKey()).Err())
-	must(t, l.rdb.HSet(t.Context(), l.Fleets.fleetsKey(), string(late[:]), encodeFleet(f)).Err())
+	must(t, l.core.Redis.Rename(t.Context(), "{sg}away", l.Fleets.FleetsKey()).Err())
+	must(t, l.core.Redis.HSet(t.Context(), l.Fleets.FleetsKey(), string(late[:]), accounts.EncodeFleet(f)).Err())
 	check(t, l.loaded(t, late).Available(), "the area was not fetched again")
 	equal(t, l.Fleets.Unreadable(), 0, "fleets that cannot be read")
 }
@@ -341,8 +343,8 @@ func (h *holdReads) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 func TestRefresh_DoesNotWaitForRecords(t *testing.T) {
 	l := openTest(t)
 	f := newFleet(t, l)
-	hold := &holdReads{key: l.Fleets.fleetsKey(), began: make(chan struct{}, 10), released: make(chan struct{})}
-	l.rdb.AddHook(hold)
+	hold := &holdReads{key: l.Fleets.FleetsKey(), began: make(chan struct{}, 10), released: make(chan struct{})}
+	l.core.Redis.AddHook(hold)
 	large := l.newFleetOf(t, "Large", f.Coverage)
 	must(t, l.Fleets.Refresh(t.Context()))
 	<-hold.began
@@ -358,10 +360,10 @@ func TestRefresh_DoesNotWaitForRecords(t *testing.T) {
 func (l *Ledger) newFleetControls(tb testing.TB) delivery.FleetID {
 	tb.Helper()
 	id := delivery.NewFleetID()
-	l.spoil(tb, l.Fleets.fleetControlsKey(), id, string(encodeControls(new(delivery.Fleet))))
-	secrets := fleetSecrets{current: string(testHash[:])}
-	l.spoil(tb, l.Fleets.fleetSecretsKey(), id, string(encodeSecrets(&secrets)))
-	l.spoil(tb, l.Fleets.fleetVersionsKey(), id, "5")
+	l.spoil(tb, l.Fleets.FleetControlsKey(), id, string(accounts.EncodeControls(new(delivery.Fleet))))
+	secrets := accounts.FleetSecrets{Current: string(testHash[:])}
+	l.spoil(tb, l.Fleets.FleetSecretsKey(), id, string(accounts.EncodeSecrets(&secrets)))
+	l.spoil(tb, l.Fleets.FleetVersionsKey(), id, "5")
 
 	return id
 }
@@ -370,16 +372,16 @@ func TestLoadFleets_EachPartThatCannotBeFetchedStaysAsItWas(t *testing.T) {
 	for _, broken := range []string{"fleets_versions", "fleets_controls", "fleets_couriers", "fleets_secrets"} {
 		l := openTest(t)
 		f := newFleet(t, l)
-		must(t, l.rdb.Del(t.Context(), "{sg}"+broken).Err())
-		must(t, l.rdb.Set(t.Context(), "{sg}"+broken, "no hash", 0).Err())
-		must(t, l.rdb.ZAdd(t.Context(), l.revokedKey(), redis.Z{Score: 7, Member: string(f.ID[:])}).Err())
-		must(t, l.rdb.HIncrBy(t.Context(), l.metaKey(), "fleets", 1).Err())
-		age := l.Fleets.loaded.Load()
+		must(t, l.core.Redis.Del(t.Context(), "{sg}"+broken).Err())
+		must(t, l.core.Redis.Set(t.Context(), "{sg}"+broken, "no hash", 0).Err())
+		must(t, l.core.Redis.ZAdd(t.Context(), l.core.RevokedKey(), redis.Z{Score: 7, Member: string(f.ID[:])}).Err())
+		must(t, l.core.Redis.HIncrBy(t.Context(), l.core.MetaKey(), "fleets", 1).Err())
+		age := l.Fleets.Loaded.Load()
 		check(t, l.Fleets.Load(t.Context()) != nil, "%s: no error", broken)
 		got := l.Fleets.Snapshot().Fleet(f.ID)
 		check(t, got.Available() && l.Fleets.VerifySecret(f.ID, testHash, time.Now()), "%s: the fleet is %+v", broken, got)
 		equal(t, l.Fleets.Snapshot().NotBefore(f.ID), 7, broken+": good from")
-		check(t, l.Fleets.loaded.Load() == age, "%s: counts as up to date", broken)
+		check(t, l.Fleets.Loaded.Load() == age, "%s: counts as up to date", broken)
 	}
 }
 
@@ -388,7 +390,7 @@ func TestFleets_ControlsHaveAPlaceOfTheirOwn(t *testing.T) {
 	f := newFleet(t, l)
 	known := l.loaded(t, f.ID)
 	check(t, !known.Disabled && known.RequestsPerSecond == delivery.DefaultFleetRequests, "a new fleet is %+v", known)
-	version := l.Fleets.Snapshot().records[f.ID].version
+	version := l.Fleets.Snapshot().Records[f.ID].Version
 	change := func(change func(f *delivery.Fleet)) *delivery.Fleet {
 		get(l.Fleets.Update(t.Context(), f.ID, func(f *delivery.Fleet) error { change(f); return nil }))(t)
 		return l.loaded(t, f.ID)
@@ -407,7 +409,7 @@ func TestFleets_ControlsHaveAPlaceOfTheirOwn(t *testing.T) {
 	must(t, l.Fleets.SetCouriers(t.Context(), f.ID, 3))
 	got = change(func(f *delivery.Fleet) { f.Disabled, f.RequestsPerSecond = false, delivery.DefaultFleetRequests })
 	check(t, got.Available() && got.Couriers == 3 && got.RequestsPerSecond == delivery.DefaultFleetRequests, "%+v", got)
-	equal(t, l.Fleets.Snapshot().records[f.ID].version, version, "the record's version")
+	equal(t, l.Fleets.Snapshot().Records[f.ID].Version, version, "the record's version")
 }
 
 func TestUpdateFleet_LosesNoConcurrentChange(t *testing.T) {
@@ -468,10 +470,10 @@ func TestDecodeControls_NoNumberOfRequestsDependsOnTheDefault(t *testing.T) {
 	for _, requests := range []int{0, 1, 7, delivery.DefaultFleetRequests - 1, delivery.DefaultFleetRequests, 500, delivery.MaxFleetRequests} {
 		for _, suspended := range []bool{false, true} {
 			for _, disabled := range []bool{false, true} {
-				controls := fleetControls{suspended, disabled, requests}
-				stored := encode(func(c *codec) { c.controls(&controls) })
+				controls := accounts.FleetControls{Suspended: suspended, Disabled: disabled, Requests: requests}
+				stored := core.Encode(func(c *core.Codec) { accounts.CodeControls(c, &controls) })
 				var f delivery.Fleet
-				equal(t, decodeControls(&f, string(stored)), nil, fmt.Sprint(controls))
+				equal(t, accounts.DecodeControls(&f, string(stored)), nil, fmt.Sprint(controls))
 				check(t, f.Suspended == suspended && f.Disabled == disabled, "%+v became %+v", controls, f)
 				equal(t, f.RequestsPerSecond, cmp.Or(requests, delivery.DefaultFleetRequests), "requests a second")
 			}
@@ -480,14 +482,14 @@ func TestDecodeControls_NoNumberOfRequestsDependsOnTheDefault(t *testing.T) {
 }
 
 func TestDecodeControls_WhatNoReleaseWritesDisables(t *testing.T) {
-	tooMany, negative := fleetControls{requests: delivery.MaxFleetRequests + 1}, fleetControls{requests: -1}
-	valid := string(encodeControls(&delivery.Fleet{RequestsPerSecond: 7}))
+	tooMany, negative := accounts.FleetControls{Requests: delivery.MaxFleetRequests + 1}, accounts.FleetControls{Requests: -1}
+	valid := string(accounts.EncodeControls(&delivery.Fleet{RequestsPerSecond: 7}))
 	for _, stored := range []string{
-		string(encode(func(c *codec) { c.controls(&tooMany) })), string(encode(func(c *codec) { c.controls(&negative) })),
+		string(core.Encode(func(c *core.Codec) { accounts.CodeControls(c, &tooMany) })), string(core.Encode(func(c *core.Codec) { accounts.CodeControls(c, &negative) })),
 		valid[:1] + "2" + valid[2:], valid[:2] + "x" + valid[3:], valid + "x", valid[:3], "",
 	} {
 		var f delivery.Fleet
-		check(t, decodeControls(&f, stored) != nil && f.Disabled, "%q is %+v", stored, f)
+		check(t, accounts.DecodeControls(&f, stored) != nil && f.Disabled, "%q is %+v", stored, f)
 	}
 }
 
@@ -525,13 +527,13 @@ func TestLoadFleets_ARecordThatNeverArrivesKeepsNoOtherUnread(t *testing.T) {
 		l := openTest(t)
 		area := largeArea(t, 10)
 		var ids []delivery.FleetID
-		for i := range 2*recordsPerRead + 1 {
+		for i := range 2*accounts.RecordsPerRead + 1 {
 			ids = append(ids, l.newFleetOf(t, fmt.Sprint("Fleet ", i), area).ID)
 		}
 
 		// The smallest id is the first of those that have failed equally often.
 		never := slices.MinFunc(ids, func(a, b delivery.FleetID) int { return bytes.Compare(a[:], b[:]) })
-		l.rdb.AddHook(&failReads{key: l.Fleets.fleetsKey(), never: string(never[:]), groups: groups})
+		l.core.Redis.AddHook(&failReads{key: l.Fleets.FleetsKey(), never: string(never[:]), groups: groups})
 
 		for range 3 * len(ids) {
 			check(t, l.Fleets.Load(t.Context()) != nil, "a record that does not arrive is no error")
@@ -571,6 +573,6 @@ func TestHasFailed_IsWhatTheMastersHaveAgreedOn(t *testing.T) {
 		"a line that ends early is passed over":  {"67ed 127.0.0.1:30002 master,fail\n", false},
 		"a replica has failed":                   {nodes("slave,fail", ""), false},
 	} {
-		check(t, hasFailed(c.nodes, 350) == c.want, "%s: %t", name, !c.want)
+		check(t, accounts.HasFailed(c.nodes, 350) == c.want, "%s: %t", name, !c.want)
 	}
 }

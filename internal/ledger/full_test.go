@@ -14,12 +14,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // fill leaves the server of a ledger without memory.
 func (l *Ledger) fill(t *testing.T) {
 	t.Helper()
-	must(t, l.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	must(t, l.core.Redis.ConfigSet(t.Context(), "maxmemory", "1").Err())
 }
 
 // whenFull says of every operation whether a Redis without memory runs it. Whoever adds one decides:
@@ -43,23 +47,23 @@ func TestFullRedis_RunsWhatMakesRoomAndRefusesTheRest(t *testing.T) {
 
 	_, own := ownServer(t)
 	s := newEnv(t, own)
-	equal(t, slices.Sorted(maps.Keys(s.library.scripts)), slices.Sorted(maps.Keys(whenFull)), "the operations of which whenFull says something")
+	equal(t, slices.Sorted(maps.Keys(s.core.Library.Scripts)), slices.Sorted(maps.Keys(whenFull)), "the operations of which whenFull says something")
 	s.fill(t)
 
 	for operation, want := range whenFull {
 		// Without keys most fail, once they run.
-		err := s.rdb.FCall(t.Context(), s.library.scripts[operation].name, nil).Err()
-		check(t, !isUnknownFunction(err), "%s is not there", operation)
-		equal(t, !isFull(err), want, operation+" runs")
+		err := s.core.Redis.FCall(t.Context(), s.core.Library.Scripts[operation].Name, nil).Err()
+		check(t, !core.IsUnknownFunction(err), "%s is not there", operation)
+		equal(t, !core.IsFull(err), want, operation+" runs")
 	}
 }
 
 func TestNewLibrary_WantsADecisionAboutEachOperation(t *testing.T) {
-	decided := luaFlags["beat"]
-	delete(luaFlags, "beat")
-	defer func() { luaFlags["beat"] = decided }()
+	undecided := partitions.Operations
+	undecided.WhenFull = maps.Clone(undecided.WhenFull)
+	delete(undecided.WhenFull, "beat")
 
-	_, err := newLibrary(&Config{}, false)
+	_, err := core.NewLibrary(&core.Config{}, []core.Operations{undecided}, false)
 
 	check(t, err != nil && strings.Contains(err.Error(), "beat"), "%v", err)
 }
@@ -75,8 +79,8 @@ func TestFullRedis_OwnersKeepAndTakePartitions(t *testing.T) {
 	other := (partition + 1) % s.Partitions()
 	s.fill(t)
 
-	started := openTest(t, func(c *Config) { c.URL = server.URL })
-	must(t, started.CheckScripts(t.Context(), get(started.Monitor.Servers(t.Context()))(t)))
+	started := openTest(t, func(c *core.Config) { c.URL = server.URL })
+	must(t, started.core.CheckScripts(t.Context(), get(started.Monitor.Servers(t.Context()))(t)))
 	must(t, started.Ownership.Beat(t.Context(), "w1", 1))
 	must(t, started.Ownership.Released(t.Context()))
 	counts, released, err := started.Ownership.Workers(t.Context())
@@ -86,7 +90,7 @@ func TestFullRedis_OwnersKeepAndTakePartitions(t *testing.T) {
 	idle := get(started.Ownership.Take(t.Context(), other, "", "w1"))(t) // it has no streams yet
 	renewal, work := started.Ownership.Step(other, idle.Token), started.Ownership.Step(partition, owned.Token)
 	work.Change(o, assigned())
-	for _, err := range started.Ownership.Advance(t.Context(), []*Step{renewal, work}) {
+	for _, err := range started.Ownership.Advance(t.Context(), []*partitions.Step{renewal, work}) {
 		must(t, err)
 	}
 
@@ -100,24 +104,24 @@ func TestFullRedis_ExporterGoesOn(t *testing.T) {
 
 	_, own := ownServer(t)
 	s := newEnv(t, own)
-	r := s.partitionOf(s.account)
+	r := s.core.PartitionOf(s.account)
 	s.create(t, "X-1")
-	get(s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"m", "?"}}).Result())(t)
+	get(s.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: r.Key(core.KindEvents), Values: []any{"m", "?"}}).Result())(t)
 	s.fill(t)
 
-	var entries []Entry
-	f := Feed{Role: RoleExport, Consumer: "one", Batch: 100, ClaimAfter: time.Minute, Log: func(string, ...any) {}, Handle: func(_ context.Context, batch []Entry) error {
+	var entries []partitions.Entry
+	f := partitions.Feed{Role: core.RoleExport, Consumer: "one", Batch: 100, ClaimAfter: time.Minute, Log: func(string, ...any) {}, Handle: func(_ context.Context, batch []partitions.Entry) error {
 		entries = append(entries, batch...)
-		return s.Streams.Ack(t.Context(), RoleExport, batch...)
+		return s.Streams.Ack(t.Context(), core.RoleExport, batch...)
 	}}
 
-	reader := newFeedReader(s.core, &f, s.partitions)
-	must(t, reader.turn(t.Context()))
+	reader := partitions.NewFeedReader(s.core, &f, s.core.Partitions)
+	must(t, reader.Turn(t.Context()))
 
 	equal(t, len(entries), 1, "readable entries")
-	equal(t, get(s.rdb.XLen(t.Context(), r.key(kindDeadLetters)).Result())(t), int64(1), "dead letters")
-	groups, _, err := s.groupsOf(t.Context(), r.key(kindEvents))
-	group, found := groupOf(groups, RoleExport)
+	equal(t, get(s.core.Redis.XLen(t.Context(), r.Key(core.KindDeadLetters)).Result())(t), int64(1), "dead letters")
+	groups, _, err := s.core.GroupsOf(t.Context(), r.Key(core.KindEvents))
+	group, found := core.GroupOf(groups, core.RoleExport)
 	check(t, err == nil && found && group.Pending == 0 && group.Lag == 0, "%+v, %v", group, err)
 }
 
@@ -129,9 +133,9 @@ func TestFullRedis_ANewReleaseSaysWhyItCannotStart(t *testing.T) {
 	server, own := ownServer(t)
 	s := newEnv(t, own)
 	s.fill(t)
-	next := openTest(t, func(c *Config) {
+	next := openTest(t, func(c *core.Config) {
 		c.URL, c.Partitions = server.URL, 0
-		c.edit = func(file, text string) string {
+		c.Edit = func(file, text string) string {
 			if file == "names" {
 				text += "local next_release = true\n"
 			}
@@ -139,19 +143,19 @@ func TestFullRedis_ANewReleaseSaysWhyItCannotStart(t *testing.T) {
 		}
 	})
 
-	atStart := next.CheckScripts(t.Context(), get(next.Monitor.Servers(t.Context()))(t))
-	_, later := next.Limits.Consume(t.Context(), s.account, EndpointOrders)
+	atStart := next.core.CheckScripts(t.Context(), get(next.Monitor.Servers(t.Context()))(t))
+	_, later := next.Limits.Consume(t.Context(), s.account, limits.EndpointOrders)
 
 	for _, err := range []error{atStart, later} {
-		check(t, errors.Is(err, ErrScriptsMissing) && errors.Is(err, delivery.ErrUnavailable), "%v", err)
+		check(t, errors.Is(err, core.ErrScriptsMissing) && errors.Is(err, delivery.ErrUnavailable), "%v", err)
 		for _, part := range []string{"full", "maxmemory", "RedisMemoryFull", "release that ran before"} {
 			check(t, err != nil && strings.Contains(err.Error(), part), "%v does not name %q", err, part)
 		}
 	}
 
-	must(t, s.rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
-	must(t, next.CheckScripts(t.Context(), get(next.Monitor.Servers(t.Context()))(t)))
-	get(next.Limits.Consume(t.Context(), s.account, EndpointOrders))(t)
+	must(t, s.core.Redis.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	must(t, next.core.CheckScripts(t.Context(), get(next.Monitor.Servers(t.Context()))(t)))
+	get(next.Limits.Consume(t.Context(), s.account, limits.EndpointOrders))(t)
 }
 
 // More than one command drops at once, from the streams of a partition and of an account.
@@ -160,33 +164,33 @@ func TestFullRedis_TrimsInSteps(t *testing.T) {
 
 	_, own := ownServer(t)
 	s := newEnv(t, own)
-	r := s.partitionOf(s.account)
-	accountEvents := r.keyOf(kindAccountEvents, s.account[:])
-	const entries = 2*trimmedAtOnce + 150
+	r := s.core.PartitionOf(s.account)
+	accountEvents := r.KeyOf(core.KindAccountEvents, s.account[:])
+	const entries = 2*partitions.TrimmedAtOnce + 150
 	long := time.Now().Add(-30 * time.Hour).UnixMilli()
-	pipe := s.rdb.Pipeline()
+	pipe := s.core.Redis.Pipeline()
 	for i := range entries {
 		id := fmt.Sprintf("%d-%d", long, i+1)
-		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindOutcomes), ID: id, Values: []any{"o", "x"}})
+		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: r.Key(core.KindOutcomes), ID: id, Values: []any{"o", "x"}})
 		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: accountEvents, ID: id, Values: []any{"m", "x"}})
 	}
 
-	pipe.XGroupCreate(t.Context(), r.key(kindOutcomes), string(RoleExport), "$")
+	pipe.XGroupCreate(t.Context(), r.Key(core.KindOutcomes), string(core.RoleExport), "$")
 	get(pipe.Exec(t.Context()))(t)
-	young := get(s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: accountEvents, Values: []any{"m", "x"}}).Result())(t)
+	young := get(s.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: accountEvents, Values: []any{"m", "x"}}).Result())(t)
 	s.fill(t)
 
 	var dropped, ofAccounts int64
 	commands := s.commandsOf(t, func() {
-		dropped = get(s.Lifecycle.Trim(t.Context(), r.number, 25*time.Hour))(t)
-		ofAccounts = get(s.Lifecycle.TrimAccounts(t.Context(), r.number))(t)
+		dropped = get(s.Streams.Trim(t.Context(), r.Number, 25*time.Hour))(t)
+		ofAccounts = get(s.Streams.TrimAccounts(t.Context(), r.Number))(t)
 	})
 
 	equal(t, dropped, int64(entries-1), "entries dropped; the last one marks the place")
 	equal(t, ofAccounts, int64(entries), "entries dropped of the account")
-	left := get(s.rdb.XRange(t.Context(), accountEvents, "-", "+").Result())(t)
+	left := get(s.core.Redis.XRange(t.Context(), accountEvents, "-", "+").Result())(t)
 	check(t, len(left) == 1 && left[0].ID == young, "left of the account: %v", left)
-	check(t, commands["xtrim"] >= 6, "%d commands that drop entries, each of at most %d", commands["xtrim"], trimmedAtOnce)
+	check(t, commands["xtrim"] >= 6, "%d commands that drop entries, each of at most %d", commands["xtrim"], partitions.TrimmedAtOnce)
 }
 
 func TestKept_CountsOrdersAndSaysWhenTheFirstEnded(t *testing.T) {
@@ -197,12 +201,12 @@ func TestKept_CountsOrdersAndSaysWhenTheFirstEnded(t *testing.T) {
 	live, ended := s.create(t, "X-1"), s.create(t, "X-2")
 	s.list(t, live.ID)
 	get2(s.Orders.Cancel(t.Context(), s.account, ended.ID, "", "", time.Now()))(t)
-	r := s.partitionOf(s.account)
-	hours := get(s.rdb.ZRange(t.Context(), r.key(kindEndedHours), 0, -1).Result())(t)
+	r := s.core.PartitionOf(s.account)
+	hours := get(s.core.Redis.ZRange(t.Context(), r.Key(core.KindEndedHours), 0, -1).Result())(t)
 	s.fill(t)
 
-	kept := get(s.Lifecycle.Kept(t.Context(), []int{(r.number + 1) % 4, r.number}))(t)
+	kept := get(s.Orders.Kept(t.Context(), []int{(r.Number + 1) % 4, r.Number}))(t)
 
 	hour := get(strconv.ParseInt(hours[0], 10, 64))(t)
-	equal(t, kept, []Kept{{}, {Live: 1, Ended: 1, FirstEnded: time.Unix((hour+1)*3600, 0)}}, "kept")
+	equal(t, kept, []orders.Kept{{}, {Live: 1, Ended: 1, FirstEnded: time.Unix((hour+1)*3600, 0)}}, "kept")
 }

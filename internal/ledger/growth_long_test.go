@@ -17,6 +17,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // What is compared with little of the same kind. Variables of the environment replace the numbers.
@@ -114,7 +117,7 @@ func growByAccounts(b *testing.B) {
 func (s *costEnv) fill(b *testing.B, n int) {
 	b.Helper()
 	ctx := b.Context()
-	must(b, s.rdb.ConfigSet(ctx, "appendfsync", "no").Err())
+	must(b, s.core.Redis.ConfigSet(ctx, "appendfsync", "no").Err())
 	began := time.Now()
 	for left := n; left > 0; {
 		part := min(left, 500_000)
@@ -131,7 +134,7 @@ func (s *costEnv) fill(b *testing.B, n int) {
 	}
 
 	s.finishRehashing(b)
-	must(b, s.rdb.ConfigSet(ctx, "appendfsync", "always").Err())
+	must(b, s.core.Redis.ConfigSet(ctx, "appendfsync", "always").Err())
 }
 
 // finishRehashing helps Redis to move its keys to the larger table that it has
@@ -140,14 +143,14 @@ func (s *costEnv) fill(b *testing.B, n int) {
 func (s *costEnv) finishRehashing(b *testing.B) {
 	b.Helper()
 	for {
-		tables := get(s.rdb.Do(b.Context(), "DEBUG", "HTSTATS", 0).Text())(b)
+		tables := get(s.core.Redis.Do(b.Context(), "DEBUG", "HTSTATS", 0).Text())(b)
 		keys, _, _ := strings.Cut(tables, "[Expires HT]")
 		if !strings.Contains(keys, "rehashing target") {
 			return
 		}
 
 		for range 500 {
-			pipe := s.rdb.Pipeline()
+			pipe := s.core.Redis.Pipeline()
 			for range 1000 {
 				pipe.Exists(b.Context(), "no such key")
 			}
@@ -219,16 +222,16 @@ func (s *costEnv) sample(b *testing.B) sample {
 func (s *costEnv) removeAfter(b *testing.B, resident int64) {
 	b.Helper()
 	for n := resident + 1; n <= s.next.Load(); {
-		pipe := s.rdb.Pipeline()
+		pipe := s.core.Redis.Pipeline()
 		for ; n <= s.next.Load() && pipe.Len() < 1000; n++ {
 			c := s.nextCreation(s.vendors, int(n))
-			pipe.Del(b.Context(), s.partitionOf(c.Account).order(delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)))
+			pipe.Del(b.Context(), s.core.PartitionOf(c.Account).Order(delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)))
 		}
 		get(pipe.Exec(b.Context()))(b)
 	}
 
-	for _, r := range s.partitions {
-		must(b, s.rdb.XTrimMaxLen(b.Context(), r.key(kindEvents), resident/int64(len(s.partitions))).Err())
+	for _, r := range s.core.Partitions {
+		must(b, s.core.Redis.XTrimMaxLen(b.Context(), r.Key(core.KindEvents), resident/int64(len(s.core.Partitions))).Err())
 	}
 }
 
@@ -252,7 +255,7 @@ func measureMemory(b *testing.B) {
 	s.stop()
 
 	const ids = 320_000
-	s = newCostEnv(b, 1000, func(c *Config) { c.Partitions = 1 })
+	s = newCostEnv(b, 1000, func(c *core.Config) { c.Partitions = 1 })
 	empty = usedMemory(b, s)
 	s.fill(b, ids)
 	s.forgetLogs(b)
@@ -263,7 +266,7 @@ func measureMemory(b *testing.B) {
 	s.stop()
 
 	const admissions = 600
-	s = newCostEnv(b, accounts, func(c *Config) { c.Partitions = 1 })
+	s = newCostEnv(b, accounts, func(c *core.Config) { c.Partitions = 1 })
 	empty = usedMemory(b, s)
 	s.fillWindows(b, admissions)
 	windows := usedMemory(b, s) - empty
@@ -293,7 +296,7 @@ func usedMemory(b *testing.B, s *costEnv) float64 {
 
 func memoryNow(b *testing.B, l *Ledger) float64 {
 	b.Helper()
-	info := get(l.rdb.Info(b.Context(), "memory").Result())(b)
+	info := get(l.core.Redis.Info(b.Context(), "memory").Result())(b)
 	_, rest, _ := strings.Cut(info, "used_memory:")
 	text, _, _ := strings.Cut(rest, "\r\n")
 	bytes := get(strconv.ParseFloat(text, 64))(b)
@@ -302,11 +305,11 @@ func memoryNow(b *testing.B, l *Ledger) float64 {
 }
 
 // consume hands every new event to the two roles, as the workers would.
-func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, batch []Entry) error) {
+func (s *costEnv) consume(b *testing.B, role core.Role, handle func(partition int, batch []partitions.Entry) error) {
 	b.Helper()
-	reader := newFeedReader(s.core, &Feed{Role: role, Consumer: "growth", Batch: 500, Log: b.Logf,
-		Handle: func(_ context.Context, batch []Entry) error {
-			byPartition := make(map[int][]Entry)
+	reader := partitions.NewFeedReader(s.core, &partitions.Feed{Role: role, Consumer: "growth", Batch: 500, Log: b.Logf,
+		Handle: func(_ context.Context, batch []partitions.Entry) error {
+			byPartition := make(map[int][]partitions.Entry)
 			for _, e := range batch {
 				byPartition[e.Partition] = append(byPartition[e.Partition], e)
 			}
@@ -318,13 +321,13 @@ func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, ba
 			}
 
 			return nil
-		}}, s.partitions)
+		}}, s.core.Partitions)
 
-	must(b, reader.makeGroups(b.Context()))
+	must(b, makeGroups(b.Context(), reader))
 	for {
 		waiting := int64(0)
-		for _, r := range s.partitions {
-			for _, group := range redisInfo(b, s.Ledger, r.key(kindEvents)) {
+		for _, r := range s.core.Partitions {
+			for _, group := range redisInfo(b, s.Ledger, r.Key(core.KindEvents)) {
 				if group.Name == string(role) {
 					waiting += group.Lag
 				}
@@ -335,7 +338,7 @@ func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, ba
 			return
 		}
 
-		must(b, reader.gather(b.Context()))
+		must(b, gather(b.Context(), reader))
 	}
 }
 
@@ -343,25 +346,25 @@ func (s *costEnv) consume(b *testing.B, role Role, handle func(partition int, ba
 // or ids take longer.
 func (s *costEnv) forgetAccountEvents(b *testing.B) {
 	for _, vendor := range s.sliding {
-		must(b, s.rdb.Del(b.Context(), s.partitionOf(vendor.account).keyOf(kindAccountEvents, vendor.account[:])).Err())
+		must(b, s.core.Redis.Del(b.Context(), s.core.PartitionOf(vendor.account).KeyOf(core.KindAccountEvents, vendor.account[:])).Err())
 	}
 }
 
 // forgetLogs removes the accounts' logs of admissions, which are measured by themselves.
 func (s *costEnv) forgetLogs(b *testing.B) {
 	for _, one := range s.sliding {
-		must(b, s.rdb.Del(b.Context(), s.partitionOf(one.account).windows(EndpointOrders, one.account)+"l").Err())
+		must(b, s.core.Redis.Del(b.Context(), limits.WindowsKey(s.core.PartitionOf(one.account), limits.EndpointOrders, one.account)+"l").Err())
 	}
 }
 
 func (s *costEnv) index(b *testing.B) {
-	s.consume(b, RoleStatus, func(_ int, batch []Entry) error {
+	s.consume(b, core.RoleStatus, func(_ int, batch []partitions.Entry) error {
 		orders := make([]delivery.OrderID, len(batch))
 		for i := range batch {
 			orders[i] = batch[i].Events[0].Order
 		}
 		s.list(b, orders...)
-		return s.Streams.Ack(b.Context(), RoleStatus, batch...)
+		return s.Streams.Ack(b.Context(), core.RoleStatus, batch...)
 	})
 }
 
@@ -380,7 +383,7 @@ func (s *costEnv) deliver(b *testing.B) {
 		for n := from; n < from+costBatch && n <= s.next.Load(); n++ {
 			c := s.nextCreation(s.sliding, int(n))
 			digest := delivery.OrderDigest(c.Account, c.Draft.ExternalOrderID)
-			ids = append(ids, delivery.MakeOrderID(s.partitionOf(c.Account).number, delivery.DayOf(c.Now), digest))
+			ids = append(ids, delivery.MakeOrderID(s.core.PartitionOf(c.Account).Number, delivery.DayOf(c.Now), digest))
 		}
 
 		orders := get(s.Orders.GetAll(b.Context(), ids))(b)
@@ -390,7 +393,7 @@ func (s *costEnv) deliver(b *testing.B) {
 		}
 
 		for partition, orders := range byPartition {
-			must(b, s.advanceBy(b.Context(), partition, func(step *Step) {
+			must(b, s.advanceBy(b.Context(), partition, func(step *partitions.Step) {
 				for _, o := range orders {
 					step.Change(o, slices.Clone(delivered))
 				}
@@ -403,32 +406,32 @@ func (s *costEnv) deliver(b *testing.B) {
 // says that they ended long ago.
 func (s *costEnv) retire(b *testing.B, want int) {
 	b.Helper()
-	acknowledge := func(role Role) func(int, []Entry) error {
-		return func(partition int, batch []Entry) error {
+	acknowledge := func(role core.Role) func(int, []partitions.Entry) error {
+		return func(partition int, batch []partitions.Entry) error {
 			ids := make([]string, len(batch))
 			for i := range batch {
 				ids[i] = batch[i].ID
 			}
-			return s.rdb.XAck(b.Context(), s.partitions[partition].key(kindEvents), string(role), ids...).Err()
+			return s.core.Redis.XAck(b.Context(), s.core.Partitions[partition].Key(core.KindEvents), string(role), ids...).Err()
 		}
 	}
 
-	s.consume(b, RoleStatus, acknowledge(RoleStatus))
-	s.consume(b, RoleWebhook, acknowledge(RoleWebhook))
-	s.consume(b, RoleExport, acknowledge(RoleExport))
+	s.consume(b, core.RoleStatus, acknowledge(core.RoleStatus))
+	s.consume(b, core.RoleWebhook, acknowledge(core.RoleWebhook))
+	s.consume(b, core.RoleExport, acknowledge(core.RoleExport))
 	retired := 0
-	for partition, r := range s.partitions {
+	for partition, r := range s.core.Partitions {
 		// The hours' lists are named after the hour; two hours ago is over.
-		hours := get(s.rdb.ZRangeWithScores(b.Context(), r.key(kindEndedHours), 0, -1).Result())(b)
+		hours := get(s.core.Redis.ZRangeWithScores(b.Context(), r.Key(core.KindEndedHours), 0, -1).Result())(b)
 		for _, hour := range hours {
 			past := fmt.Sprint(int(hour.Score) - 2)
-			must(b, s.rdb.Rename(b.Context(), r.keyOf(kindEnded, []byte(hour.Member.(string))), r.keyOf(kindEnded, []byte(past))).Err())
-			must(b, s.rdb.ZAdd(b.Context(), r.key(kindEndedHours), redis.Z{Score: hour.Score - 2, Member: past}).Err())
+			must(b, s.core.Redis.Rename(b.Context(), r.KeyOf(core.KindEnded, []byte(hour.Member.(string))), r.KeyOf(core.KindEnded, []byte(past))).Err())
+			must(b, s.core.Redis.ZAdd(b.Context(), r.Key(core.KindEndedHours), redis.Z{Score: hour.Score - 2, Member: past}).Err())
 		}
 
-		n := get(s.Lifecycle.Retire(b.Context(), partition, time.Now(), want))(b)
+		n := get(s.Orders.Retire(b.Context(), partition, time.Now(), want))(b)
 		retired += n
-		must(b, s.rdb.Del(b.Context(), r.key(kindEvents)).Err())
+		must(b, s.core.Redis.Del(b.Context(), r.Key(core.KindEvents)).Err())
 	}
 
 	require(b, retired == want, "%d orders retired, want %d", retired, want)
@@ -438,10 +441,10 @@ func (s *costEnv) retire(b *testing.B, want int) {
 func (s *costEnv) fillWindows(b *testing.B, each int) {
 	b.Helper()
 	for range each {
-		calls := make([]call, len(s.vendors))
+		calls := make([]core.Call, len(s.vendors))
 		for i, one := range s.vendors {
-			calls[i] = call{keys: []string{s.partitionOf(one.account).windows(EndpointOrders, one.account)}}
+			calls[i] = core.Call{Keys: []string{limits.WindowsKey(s.core.PartitionOf(one.account), limits.EndpointOrders, one.account)}}
 		}
-		get(s.runAll(b.Context(), "consume", calls))(b)
+		get(s.core.RunAll(b.Context(), "consume", calls))(b)
 	}
 }

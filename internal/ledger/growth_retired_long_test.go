@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/orders"
 )
 
 const (
@@ -39,8 +42,8 @@ type idsEnv struct {
 
 func newIDsEnv(b *testing.B) *idsEnv {
 	b.Helper()
-	s := &idsEnv{costEnv: newCostEnv(b, costAccounts, func(c *Config) { c.Partitions = 1 })}
-	must(b, s.rdb.ConfigSet(b.Context(), "appendonly", "no").Err())
+	s := &idsEnv{costEnv: newCostEnv(b, costAccounts, func(c *core.Config) { c.Partitions = 1 })}
+	must(b, s.core.Redis.ConfigSet(b.Context(), "appendonly", "no").Err())
 	return s
 }
 
@@ -52,7 +55,7 @@ func (s *idsEnv) randomOrders(seed uint64) func() delivery.OrderID {
 		first, second := source.Uint64(), source.Uint64()
 		binary.BigEndian.PutUint64(digest[:], first)
 		binary.BigEndian.PutUint32(digest[8:], uint32(second))
-		return delivery.MakeOrderID(s.partitions[0].number, uint16(second>>32), digest)
+		return delivery.MakeOrderID(s.core.Partitions[0].Number, uint16(second>>32), digest)
 	}
 }
 
@@ -62,28 +65,28 @@ func (s *idsEnv) randomOrders(seed uint64) func() delivery.OrderID {
 func (s *idsEnv) fillShare(b *testing.B, ids int) float64 {
 	b.Helper()
 	const seed = 1
-	r, began := s.partitions[0], time.Now()
+	r, began := s.core.Partitions[0], time.Now()
 	before := usedMemory(b, s.costEnv)
 	index := retiredTestIndex(ids)
 
-	ends := make([]uint32, index.buckets+1)
+	ends := make([]uint32, index.Buckets+1)
 	next := s.randomOrders(seed)
 	for range ids {
-		ends[index.bucket(next().Digest())+1]++
+		ends[index.Bucket(next().Digest())+1]++
 	}
 
 	for i := range ends[1:] {
 		ends[i+1] += ends[i]
 	}
 
-	entries := make([]byte, retiredEntrySize*ids)
+	entries := make([]byte, orders.RetiredEntrySize*ids)
 	next = s.randomOrders(seed)
 	for i := range ids {
 		id := next()
-		digest, bucket := id.Digest(), index.bucket(id.Digest())
-		at := retiredEntrySize * int(ends[bucket])
-		copy(entries[at:], digest[:retiredDigestSize])
-		binary.BigEndian.PutUint16(entries[at+retiredDigestSize:], id.Day())
+		digest, bucket := id.Digest(), index.Bucket(id.Digest())
+		at := orders.RetiredEntrySize * int(ends[bucket])
+		copy(entries[at:], digest[:orders.RetiredDigestSize])
+		binary.BigEndian.PutUint16(entries[at+orders.RetiredDigestSize:], id.Day())
 		ends[bucket]++ // so that in the end it is where the next bucket begins
 		if i%(ids/10_000+1) == 0 {
 			s.known = append(s.known, id)
@@ -92,24 +95,24 @@ func (s *idsEnv) fillShare(b *testing.B, ids int) float64 {
 
 	start := uint32(0)
 	var fields []any
-	filter := make([]byte, bucketsPerHash*filterBits/8)
-	for bucket := range index.buckets {
-		key, field := r.retiredPlace(bucket)
-		held := entries[retiredEntrySize*int(start) : retiredEntrySize*int(ends[bucket])]
+	filter := make([]byte, orders.BucketsPerHash*filterBits/8)
+	for bucket := range index.Buckets {
+		key, field := orders.RetiredPlace(r, bucket)
+		held := entries[orders.RetiredEntrySize*int(start) : orders.RetiredEntrySize*int(ends[bucket])]
 		start = ends[bucket]
 		fields = append(fields, field, held)
-		setFilterBits(filter[bucket%bucketsPerHash*filterBits/8:], held)
-		if len(fields) == 2*bucketsPerHash || bucket == index.buckets-1 {
-			must(b, s.rdb.HSet(b.Context(), key, fields...).Err())
-			must(b, s.rdb.Set(b.Context(), key+"f", filter, 0).Err())
+		setFilterBits(filter[bucket%orders.BucketsPerHash*filterBits/8:], held)
+		if len(fields) == 2*orders.BucketsPerHash || bucket == index.Buckets-1 {
+			must(b, s.core.Redis.HSet(b.Context(), key, fields...).Err())
+			must(b, s.core.Redis.Set(b.Context(), key+"f", filter, 0).Err())
 			fields = fields[:0]
 			clear(filter)
 		}
 	}
 
-	must(b, s.rdb.Set(b.Context(), r.key(kindRetired), index.encode(), 0).Err())
+	must(b, s.core.Redis.Set(b.Context(), r.Key(core.KindRetired), index.Encode(), 0).Err())
 	s.finishRehashing(b)
-	printProgress("filled one of %d partitions with %d ids in %d buckets, in %s", growthShares, ids, index.buckets, time.Since(began).Round(time.Second))
+	printProgress("filled one of %d partitions with %d ids in %d buckets, in %s", growthShares, ids, index.Buckets, time.Since(began).Round(time.Second))
 
 	return (usedMemory(b, s.costEnv) - before) / float64(ids)
 }
@@ -117,7 +120,7 @@ func (s *idsEnv) fillShare(b *testing.B, ids int) float64 {
 // start leaves only few ids, or none.
 func (s *idsEnv) start(b *testing.B, ids int) {
 	b.Helper()
-	r := s.partitions[0]
+	r := s.core.Partitions[0]
 	s.forgetRetired(b, r)
 	s.known = s.known[:0]
 	next := s.randomOrders(1)
@@ -195,38 +198,38 @@ func (s *idsEnv) createSome(b *testing.B) float64 {
 
 // pollSome reads the orders that were created last.
 func (s *idsEnv) pollSome(b *testing.B) float64 {
-	calls := make([]call, idSample)
+	calls := make([]core.Call, idSample)
 	for i := range calls {
 		c := s.nextCreation(s.vendors, int(s.next.Load())-i)
-		s.Orders.prepareCreation(s.partitions[0], c)
-		calls[i] = call{keys: []string{s.partitions[0].windows(EndpointOrderStatus, c.Account), s.partitions[0].order(c.order.ID.Digest())},
-			args: []any{c.Account[:], dayOf(c.order.ID), delivery.PollInterval.Microseconds()}}
+		s.Orders.PrepareCreation(s.core.Partitions[0], c)
+		calls[i] = core.Call{Keys: []string{limits.WindowsKey(s.core.Partitions[0], limits.EndpointOrderStatus, c.Account), s.core.Partitions[0].Order(c.Order.ID.Digest())},
+			Args: []any{c.Account[:], core.DayOf(c.Order.ID), delivery.PollInterval.Microseconds()}}
 	}
 	return s.spent(b, idSample, func() { s.callAll(b, "poll_order", calls) })
 }
 
 // callAll runs a script in pipelines.
-func (s *idsEnv) callAll(b *testing.B, script string, calls []call) {
+func (s *idsEnv) callAll(b *testing.B, script string, calls []core.Call) {
 	b.Helper()
 	for page := range slices.Chunk(calls, costBatch) {
-		get(s.runAll(b.Context(), script, page))(b)
+		get(s.core.RunAll(b.Context(), script, page))(b)
 	}
 }
 
-// retireSome retires orders that were made up, in calls like those of Lifecycle.Retire.
+// retireSome retires orders that were made up, in calls like those of Orders.Retire.
 func (s *idsEnv) retireSome(b *testing.B) float64 {
 	s.round++
 	next := s.randomOrders(1000 + s.round)
-	orders := make([]delivery.OrderID, idSample)
-	for i := range orders {
-		orders[i] = next()
+	orderList := make([]delivery.OrderID, idSample)
+	for i := range orderList {
+		orderList[i] = next()
 	}
 
-	r := s.partitions[0]
-	hour := s.end(b, r, orders...)
-	calls := make([]call, idSample/retireBatch)
+	r := s.core.Partitions[0]
+	hour := s.end(b, r, orderList...)
+	calls := make([]core.Call, idSample/orders.RetireBatch)
 	for i := range calls {
-		calls[i] = call{keys: r.retirementKeys(hour), args: []any{r.prefix, hour, retireBatch, newRetiredIndex()}}
+		calls[i] = core.Call{Keys: orders.RetirementKeys(r, hour), Args: []any{r.Prefix, hour, orders.RetireBatch, orders.NewRetiredIndex()}}
 	}
 
 	return s.spent(b, idSample, func() { s.callAll(b, "retire_orders", calls) })
@@ -261,9 +264,9 @@ func (s *idsEnv) someKnown() []delivery.OrderID {
 func (s *idsEnv) timeScripts(b *testing.B, prefix string, metrics map[string]float64) {
 	b.Helper()
 	// Commands within a script are logged, too: most are shorter than that.
-	must(b, s.rdb.ConfigSet(b.Context(), "slowlog-max-len", "1000000").Err())
-	must(b, s.rdb.ConfigSet(b.Context(), "slowlog-log-slower-than", "4").Err())
-	must(b, s.rdb.SlowLogReset(b.Context()).Err())
+	must(b, s.core.Redis.ConfigSet(b.Context(), "slowlog-max-len", "1000000").Err())
+	must(b, s.core.Redis.ConfigSet(b.Context(), "slowlog-log-slower-than", "4").Err())
+	must(b, s.core.Redis.SlowLogReset(b.Context()).Err())
 	resident := s.next.Load()
 	s.createSome(b)
 	s.pollSome(b)
@@ -271,13 +274,13 @@ func (s *idsEnv) timeScripts(b *testing.B, prefix string, metrics map[string]flo
 		s.retireSome(b)
 	}
 
-	must(b, s.rdb.ConfigSet(b.Context(), "slowlog-log-slower-than", "-1").Err())
+	must(b, s.core.Redis.ConfigSet(b.Context(), "slowlog-log-slower-than", "-1").Err())
 	defer s.removeAfter(b, resident)
 
 	times := make(map[string][]time.Duration)
-	for _, entry := range get(s.rdb.SlowLogGet(b.Context(), -1).Result())(b) {
+	for _, entry := range get(s.core.Redis.SlowLogGet(b.Context(), -1).Result())(b) {
 		if entry.Args[0] == "fcall" {
-			script, _, _ := strings.Cut(entry.Args[1], "_"+strings.TrimPrefix(s.library.name, libraryPrefix))
+			script, _, _ := strings.Cut(entry.Args[1], "_"+strings.TrimPrefix(s.core.Library.Name, core.LibraryPrefix))
 			times[script] = append(times[script], entry.Duration)
 		}
 	}

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -19,10 +22,10 @@ type turns struct {
 	calls   int
 	fail    error
 	sizes   []int
-	entries []Entry
+	entries []partitions.Entry
 }
 
-func (c *turns) handle(_ context.Context, batch []Entry) error {
+func (c *turns) handle(_ context.Context, batch []partitions.Entry) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls++
@@ -53,13 +56,13 @@ func (c *turns) tried() int {
 	return c.calls
 }
 
-func exportFeed(l *Ledger, c *turns) Feed {
-	return Feed{Role: RoleExport, Consumer: "x", Batch: 100, Every: 50 * time.Millisecond,
-		Handle: func(ctx context.Context, batch []Entry) error {
+func exportFeed(l *Ledger, c *turns) partitions.Feed {
+	return partitions.Feed{Role: core.RoleExport, Consumer: "x", Batch: 100, Every: 50 * time.Millisecond,
+		Handle: func(ctx context.Context, batch []partitions.Entry) error {
 			if err := c.handle(ctx, batch); err != nil {
 				return err
 			}
-			return l.Streams.Ack(ctx, RoleExport, batch...)
+			return l.Streams.Ack(ctx, core.RoleExport, batch...)
 		}}
 }
 
@@ -73,7 +76,7 @@ func TestFeed_TurnGathersAllPartitions(t *testing.T) {
 	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
 	testserver.Await(t, "all events", func() bool { return c.seen() == 15 })
 	check(t, len(c.sizes) == 1, "%d turns of %v entries", len(c.sizes), c.sizes)
-	testserver.Await(t, "no lag", func() bool { return s.lag(t) == Lag{} }) // a turn acknowledges after it was seen
+	testserver.Await(t, "no lag", func() bool { return s.lag(t) == partitions.Lag{} }) // a turn acknowledges after it was seen
 }
 
 // While what a turn needs is unavailable, what comes stays unread in the streams: the
@@ -83,15 +86,15 @@ func TestFeed_TurnReadsNothingNewWhileStalled(t *testing.T) {
 	s.create(t, "X-0")
 	c := &turns{fail: fmt.Errorf("clickhouse: %w", delivery.ErrUnavailable)}
 	runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
-	testserver.Await(t, "the first entry is pending", func() bool { return s.stats(t).Pending[RoleExport] == 1 })
+	testserver.Await(t, "the first entry is pending", func() bool { return s.stats(t).Pending[core.RoleExport] == 1 })
 	s.createMany(t, "Y", 20)
 	tried := c.tried()
 	testserver.Await(t, "a turn that began later", func() bool { return c.tried() >= tried+2 })
 	stats := s.stats(t)
-	check(t, stats.Pending[RoleExport] == 1 && stats.Unread[RoleExport] == 20 && stats.DeadLetters == 0, "stalled: %+v", stats)
+	check(t, stats.Pending[core.RoleExport] == 1 && stats.Unread[core.RoleExport] == 20 && stats.DeadLetters == 0, "stalled: %+v", stats)
 	lag := s.lag(t)
-	first := get(s.rdb.XRangeN(t.Context(), s.partitionOf(s.account).key(kindEvents), "-", "+", 1).Result())(t)[0].ID
-	check(t, lag.Entries == 21 && lag.Oldest.Equal(timeOfEntry(first)), "lag %+v, the first entry is %s", lag, first)
+	first := get(s.core.Redis.XRangeN(t.Context(), s.core.PartitionOf(s.account).Key(core.KindEvents), "-", "+", 1).Result())(t)[0].ID
+	check(t, lag.Entries == 21 && lag.Oldest.Equal(core.TimeOfEntry(first)), "lag %+v, the first entry is %s", lag, first)
 	c.failWith(nil)
 	testserver.Await(t, "all entries", func() bool { return c.seen() == 21 })
 }
@@ -102,18 +105,18 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 	at := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
 	update := &delivery.Update{Order: o.ID, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: delivery.Delivered, At: at}
 	s.report(t, o.ID, delivery.Delivered)
-	s.step(t, o.ID.Partition(), func(step *Step) { step.Refuse(update, delivery.Failed, "late_delivery", true) })
+	s.step(t, o.ID.Partition(), func(step *partitions.Step) { step.Refuse(update, delivery.Failed, "late_delivery", true) })
 	s.advance(t, o.ID, delivery.Assigned)
 	assigned := get(s.Orders.Get(t.Context(), o.ID))(t).Version
-	s.ends(t, StateNotSent, versionKey(o.ID, assigned, delivery.StatusReached))
-	entries := collect(t, s.Ledger, RoleExport, "x", 4)
+	s.ends(t, partitions.StateNotSent, partitions.VersionKey(o.ID, assigned, delivery.StatusReached))
+	entries := collect(t, s.Ledger, core.RoleExport, "x", 4)
 	var late, outcomes, versions int
 	for _, e := range entries {
 		switch {
 		case e.Outcomes != nil:
 			outcomes++
 			r := e.Outcomes
-			check(t, e.Outcomes[0].Account == s.account && len(r) == 1 && r[0].State == StateNotSent && r[0].OrderID == o.ID.String(), "outcomes %+v", e.Outcomes)
+			check(t, e.Outcomes[0].Account == s.account && len(r) == 1 && r[0].State == partitions.StateNotSent && r[0].OrderID == o.ID.String(), "outcomes %+v", e.Outcomes)
 		case !e.Events[0].LateAt.IsZero():
 			late++
 			check(t, e.Events[0].Order == o.ID && e.Events[0].LateAt.Equal(at) && e.Events[0].Version == 0, "late delivery %+v", e.Events)
@@ -123,14 +126,14 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 	}
 
 	check(t, late == 1 && outcomes == 1 && versions == 2, "%d late deliveries, %d outcomes, %d versions", late, outcomes, versions)
-	must(t, s.Streams.Ack(t.Context(), RoleExport, entries...))
+	must(t, s.Streams.Ack(t.Context(), core.RoleExport, entries...))
 	again := 0
-	must(t, s.Streams.EachEntry(t.Context(), RoleExport, time.Now().Add(-time.Hour), func(batch []Entry) error {
+	must(t, s.Streams.EachEntry(t.Context(), core.RoleExport, time.Now().Add(-time.Hour), func(batch []partitions.Entry) error {
 		again += len(batch)
 		return nil
 	}))
 
-	must(t, s.Streams.EachEntry(t.Context(), RoleExport, time.Now().Add(time.Hour), func([]Entry) error {
+	must(t, s.Streams.EachEntry(t.Context(), core.RoleExport, time.Now().Add(time.Hour), func([]partitions.Entry) error {
 		return errors.New("an entry from the future")
 	}))
 	check(t, again == 4, "the streams hold %d entries", again)
@@ -140,7 +143,7 @@ func TestFeed_HandsOutOutcomesAndLateDeliveries(t *testing.T) {
 func TestEachOrder_FindsEveryOrder(t *testing.T) {
 	l := openTest(t)
 	want := make(map[delivery.OrderID]delivery.Status)
-	var names []StoreName
+	var names []accounts.StoreName
 	for range 4 {
 		s := newVendor(t, l)
 		for i := range 300 {
@@ -149,7 +152,7 @@ func TestEachOrder_FindsEveryOrder(t *testing.T) {
 		moved := s.create(t, "moved")
 		s.advance(t, moved.ID, delivery.Delivered)
 		want[moved.ID] = delivery.Delivered
-		names = append(names, StoreName{s.account, moved.ExternalStoreID}, StoreName{s.account, "nowhere"})
+		names = append(names, accounts.StoreName{Account: s.account, ExternalID: moved.ExternalStoreID}, accounts.StoreName{Account: s.account, ExternalID: "nowhere"})
 	}
 
 	found := make(map[delivery.OrderID]delivery.Status)
@@ -178,7 +181,7 @@ func TestEachOrder_FindsEveryOrder(t *testing.T) {
 func TestEachOrder_TellsOfWhatCannotBeRead(t *testing.T) {
 	s := newEnv(t)
 	good, bad := s.create(t, "good"), s.create(t, "bad")
-	must(t, s.rdb.Set(t.Context(), s.partitions[bad.ID.Partition()].order(bad.ID.Digest()), "\x01short", 0).Err())
+	must(t, s.core.Redis.Set(t.Context(), s.core.Partitions[bad.ID.Partition()].Order(bad.ID.Digest()), "\x01short", 0).Err())
 	found := 0
 	err := s.Orders.Each(t.Context(), func(orders []*delivery.Order) error {
 		for _, o := range orders {
@@ -189,7 +192,7 @@ func TestEachOrder_TellsOfWhatCannotBeRead(t *testing.T) {
 		return nil
 	})
 
-	check(t, found == 1 && errors.Is(err, errShortRecord), "found %d, %v", found, err)
+	check(t, found == 1 && errors.Is(err, core.ErrShortRecord), "found %d, %v", found, err)
 }
 
 func TestFeed_TwoOfOneName(t *testing.T) {
@@ -216,17 +219,17 @@ func TestFeed_EveryAndFullReads(t *testing.T) {
 	c := new(turns)
 	f := exportFeed(s.Ledger, c)
 	f.Batch, f.Every = 2, time.Hour
-	reader := newFeedReader(s.core, &f, s.partitions)
-	must(t, reader.makeGroups(t.Context()))
+	reader := partitions.NewFeedReader(s.core, &f, s.core.Partitions)
+	must(t, makeGroups(t.Context(), reader))
 	for i, full := range []bool{true, true, false} {
-		must(t, reader.gather(t.Context()))
-		require(t, reader.nextRead.IsZero() == full, "after read %d the next one is at %s", i, reader.nextRead)
+		must(t, gather(t.Context(), reader))
+		require(t, reader.NextRead.IsZero() == full, "after read %d the next one is at %s", i, reader.NextRead)
 	}
 
-	check(t, slices.Equal(c.sizes, []int{2, 2, 1}) && time.Until(reader.nextRead) > 50*time.Minute, "reads of %v, the next at %s", c.sizes, reader.nextRead)
-	reader.nextRead = time.Now().Add(50 * time.Millisecond)
-	next := reader.nextRead
-	must(t, reader.gather(t.Context()))
+	check(t, slices.Equal(c.sizes, []int{2, 2, 1}) && time.Until(reader.NextRead) > 50*time.Minute, "reads of %v, the next at %s", c.sizes, reader.NextRead)
+	reader.NextRead = time.Now().Add(50 * time.Millisecond)
+	next := reader.NextRead
+	must(t, gather(t.Context(), reader))
 	check(t, !time.Now().Before(next), "read before its time")
 }
 
@@ -238,15 +241,15 @@ func TestLag_OfALostGroup(t *testing.T) {
 	stop := runFeed(t, s.Ledger, exportFeed(s.Ledger, c))
 	testserver.Await(t, "all events", func() bool { return c.seen() == 20 })
 	stop()
-	for _, r := range s.partitions {
-		must(t, s.rdb.XGroupDestroy(t.Context(), r.key(kindEvents), string(RoleExport)).Err())
+	for _, r := range s.core.Partitions {
+		must(t, s.core.Redis.XGroupDestroy(t.Context(), r.Key(core.KindEvents), string(core.RoleExport)).Err())
 	}
 
 	lag := s.lag(t)
 	check(t, lag.Entries == 20 && !lag.Oldest.IsZero(), "lag %+v", lag)
 	for p := range s.Partitions() {
-		n := get(s.Lifecycle.Trim(t.Context(), p, 0))(t)
-		retired := get(s.Lifecycle.Retire(t.Context(), p, time.Now().Add(time.Hour), 100))(t)
+		n := get(s.Streams.Trim(t.Context(), p, 0))(t)
+		retired := get(s.Orders.Retire(t.Context(), p, time.Now().Add(time.Hour), 100))(t)
 		check(t, n == 0 && retired == 0, "partition %d: %d entries and %d orders went while the group was missing", p, n, retired)
 	}
 

@@ -16,17 +16,20 @@ import (
 
 	"pgregory.net/rapid"
 
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/operations"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv/testserver"
 )
 
-func settleAll(t *testing.T, l *Ledger, role Role) (settled int) {
+func settleAll(t *testing.T, l *Ledger, role core.Role) (settled int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	mark := get(l.Streams.Mark(t.Context(), role))(t)
 	done := make(chan error, 1)
 	go func() {
-		done <- l.Streams.Run(ctx, Feed{Role: role, Consumer: "test", Every: time.Millisecond, Handle: func(ctx context.Context, batch []Entry) error {
+		done <- l.Streams.Run(ctx, partitions.Feed{Role: role, Consumer: "test", Every: time.Millisecond, Handle: func(ctx context.Context, batch []partitions.Entry) error {
 			settled += len(batch)
 			return l.Streams.Ack(ctx, role, batch...)
 		}})
@@ -41,14 +44,14 @@ func settleAll(t *testing.T, l *Ledger, role Role) (settled int) {
 
 func settleForAll(t *testing.T, l *Ledger) (exported int) {
 	t.Helper()
-	settleAll(t, l, RoleStatus)
-	settleAll(t, l, RoleWebhook)
-	return settleAll(t, l, RoleExport)
+	settleAll(t, l, core.RoleStatus)
+	settleAll(t, l, core.RoleWebhook)
+	return settleAll(t, l, core.RoleExport)
 }
 
 func (s *env) eventsHeld(t *testing.T) int64 {
 	t.Helper()
-	return get(s.rdb.XLen(t.Context(), s.partitionOf(s.account).key(kindEvents)).Result())(t)
+	return get(s.core.Redis.XLen(t.Context(), s.core.PartitionOf(s.account).Key(core.KindEvents)).Result())(t)
 }
 
 // Operators are told the latest backup, and a restored Redis knows of those before its own.
@@ -72,10 +75,10 @@ func TestNote_KeepsTheLatestBackup(t *testing.T) {
 // hold that nobody has released for a day keeps nothing.
 func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 	s := newEnv(t)
-	partition := s.partitionOf(s.account).number
+	partition := s.core.PartitionOf(s.account).Number
 	trim := func(l *Ledger) {
 		t.Helper()
-		get(l.Lifecycle.Trim(t.Context(), partition, -time.Hour))(t)
+		get(l.Streams.Trim(t.Context(), partition, -time.Hour))(t)
 	}
 
 	s.create(t, "before")
@@ -93,7 +96,7 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 	trim(s.Ledger)
 	released := s.eventsHeld(t)
 
-	get(s.Backup.Hold(t.Context(), "b2", time.Now().Add(-HoldLifetime-time.Minute)))(t)
+	get(s.Backup.Hold(t.Context(), "b2", time.Now().Add(-core.HoldLifetime-time.Minute)))(t)
 	s.create(t, "expired")
 	settleForAll(t, s.Ledger)
 	trim(s.Ledger)
@@ -103,7 +106,7 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 
 	_, err := s.Backup.Hold(t.Context(), "b3", time.Now())
 	check(t, err == nil, "beside an expired hold: %v", err)
-	groups := get(s.rdb.XInfoGroups(t.Context(), s.partitionOf(s.account).key(kindEvents)).Result())(t)
+	groups := get(s.core.Redis.XInfoGroups(t.Context(), s.core.PartitionOf(s.account).Key(core.KindEvents)).Result())(t)
 	if len(groups) != 4 { // three roles and b3
 		t.Errorf("groups: %+v", groups)
 	}
@@ -113,29 +116,29 @@ func TestHold_KeepsWhatIsExportedAfterIt(t *testing.T) {
 // the backup.
 func TestResume_GoesOnFromTheHold(t *testing.T) {
 	s := newEnv(t)
-	wantError(t, errOf(s.Backup.Resume(t.Context(), "b1", "backup@1")), ErrOtherCopy)
+	wantError(t, errOf(s.Backup.Resume(t.Context(), "b1", "backup@1")), operations.ErrOtherCopy)
 	s.create(t, "before")
 	settleForAll(t, s.Ledger)
 	hold := get(s.Backup.Hold(t.Context(), "b1", time.Now()))(t)
 	s.create(t, "after")
 	settleForAll(t, s.Ledger)
-	must(t, s.rdb.Set(t.Context(), s.Sessions.sessionKey("somebody's"), "x", 0).Err())
+	must(t, s.core.Redis.Set(t.Context(), s.Sessions.SessionKey("somebody's"), "x", 0).Err())
 
 	done := get(s.Backup.Resume(t.Context(), "b1", hold))(t)
-	equal(t, get(s.rdb.Exists(t.Context(), s.Sessions.sessionKey("somebody's")).Result())(t), 0, "sessions afterwards")
+	equal(t, get(s.core.Redis.Exists(t.Context(), s.Sessions.SessionKey("somebody's")).Result())(t), 0, "sessions afterwards")
 	check(t, !done.Before && done.Sessions == 1 && done.Streams >= 3, "%+v", done)
-	equal(t, settleAll(t, s.Ledger, RoleExport), 1, "events are exported again, 1 came after the hold")
+	equal(t, settleAll(t, s.Ledger, core.RoleExport), 1, "events are exported again, 1 came after the hold")
 	again := get(s.Backup.Resume(t.Context(), "b1", hold))(t)
-	check(t, again == Resumed{Before: true}, "a second time: %+v", again)
+	check(t, again == operations.Resumed{Before: true}, "a second time: %+v", again)
 	must(t, s.Backup.Resumable(t.Context(), "b1"))
-	wantError(t, errOf(s.Backup.Resume(t.Context(), "b0", hold)), ErrOtherCopy)
+	wantError(t, errOf(s.Backup.Resume(t.Context(), "b0", hold)), operations.ErrOtherCopy)
 }
 
 func TestIDBefore_IsTheGreatestThatIsLess(t *testing.T) {
 	for id, want := range map[string]string{
 		"5-3": "5-2", "5-0": "4-" + strconv.FormatUint(math.MaxUint64, 10), "0-0": "0-0", "0-1": "0-0",
 	} {
-		got := idBefore(id)
+		got := operations.IdBefore(id)
 		check(t, got == want, "before %s: %s, want %s", id, got, want)
 	}
 }
@@ -159,11 +162,11 @@ func TestSnapshotBody_EndsAtItsMarkAndNowhereElse(t *testing.T) {
 		pieces := func(b []byte) *bufio.Reader {
 			return bufio.NewReaderSize(iotest.OneByteReader(bytes.NewReader(b)), 64)
 		}
-		body := get(snapshotBody(header, pieces(wire)))(t)
+		body := get(operations.SnapshotBody(header, pieces(wire)))(t)
 		got, err := io.ReadAll(body)
 		require(t, err == nil && bytes.Equal(got, file), "read %q, %v, want %q", got, err, file)
 		cut := rapid.IntRange(0, max(len(file)-1, 0)).Draw(t, "broken after")
-		if body, err = snapshotBody(header, pieces(wire[:cut])); err == nil {
+		if body, err = operations.SnapshotBody(header, pieces(wire[:cut])); err == nil {
 			_, err = io.ReadAll(body)
 		}
 
@@ -180,7 +183,7 @@ func TestRequestSnapshot_NamesWhatWasRefused(t *testing.T) {
 		"an empty file":  {"+OK\r\n+OK\r\n+OK\r\n$0\r\n", "SYNC answers"},
 		"it disconnects": {"+OK\r\n+OK\r\n+OK\r\n\n\n", "EOF"},
 	} {
-		_, err := requestSnapshot(io.Discard, bufio.NewReader(strings.NewReader(c.answers)), "backup", "geheim")
+		_, err := operations.RequestSnapshot(io.Discard, bufio.NewReader(strings.NewReader(c.answers)), "backup", "geheim")
 		check(t, err != nil && strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), "geheim"), "%s: %v", name, err)
 	}
 }
@@ -189,7 +192,7 @@ func TestSnapshots_AreWholeAndSayIfNot(t *testing.T) {
 	l := openTest(t)
 	newAccount(t, l, plenty())
 	var file []byte
-	err := l.Backup.Snapshots(t.Context(), func(node Node, rdb io.Reader) (err error) {
+	err := l.Backup.Snapshots(t.Context(), func(node operations.Node, rdb io.Reader) (err error) {
 		file, err = io.ReadAll(rdb)
 		return err
 	})
@@ -205,7 +208,7 @@ func TestSnapshots_AreWholeAndSayIfNot(t *testing.T) {
 }
 
 func sumOf(b []byte) error {
-	var sum RDBSum
+	var sum operations.RDBSum
 	for _, part := range [][]byte{b[:len(b)/3], b[len(b)/3:]} {
 		_, _ = sum.Write(part) // never fails
 	}
@@ -217,15 +220,15 @@ func sumOf(b []byte) error {
 func TestRDBSum_TakesZerosForASumBehindTheEndMarkOnly(t *testing.T) {
 	zeros := make([]byte, 8)
 	body := []byte("REDIS0011 some keys ")
-	must(t, sumOf(slices.Concat(body, []byte{rdbEnd}, zeros)))
+	must(t, sumOf(slices.Concat(body, []byte{operations.RdbEnd}, zeros)))
 	for name, file := range map[string][]byte{
 		"no end mark":            slices.Concat(body, zeros),
-		"another byte before":    slices.Concat(body, []byte{rdbEnd, 0}, zeros),
-		"cut among the zeros":    slices.Concat(body, []byte{rdbEnd}, zeros[:7]),
-		"something behind them":  slices.Concat(body, []byte{rdbEnd}, zeros, []byte{1}),
-		"a sum that is not zero": slices.Concat(body, []byte{rdbEnd}, zeros[:7], []byte{1}),
-		"not an RDB file":        slices.Concat([]byte("RADIS0011"), []byte{rdbEnd}, zeros),
+		"another byte before":    slices.Concat(body, []byte{operations.RdbEnd, 0}, zeros),
+		"cut among the zeros":    slices.Concat(body, []byte{operations.RdbEnd}, zeros[:7]),
+		"something behind them":  slices.Concat(body, []byte{operations.RdbEnd}, zeros, []byte{1}),
+		"a sum that is not zero": slices.Concat(body, []byte{operations.RdbEnd}, zeros[:7], []byte{1}),
+		"not an RDB file":        slices.Concat([]byte("RADIS0011"), []byte{operations.RdbEnd}, zeros),
 	} {
-		check(t, errors.Is(sumOf(file), ErrSnapshot), "%s: %v", name, sumOf(file))
+		check(t, errors.Is(sumOf(file), operations.ErrSnapshot), "%s: %v", name, sumOf(file))
 	}
 }

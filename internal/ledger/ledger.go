@@ -9,373 +9,112 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
-	"log/slog"
-	"net"
-	"net/url"
-	"os"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
-	"golang.org/x/sync/singleflight"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/audit"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/operations"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
+	"vendorapi/internal/ledger/webhooks"
 )
-
-// ErrConflict says that the record was changed since it was read.
-var ErrConflict = errors.New("the record was changed in between")
-
-// DefaultPartitions is the number of partitions of a new ledger.
-const DefaultPartitions = 16
-
-// Config says which Redis, and how it is used.
-type Config struct {
-	// URL is redis://, rediss:// or unix://. For a cluster, name one or more
-	// masters: redis://host1:port?addr=host2:port&addr=host3:port.
-	URL         string
-	TLS         TLSFiles // for rediss://
-	Environment string   // "production" or "sandbox"; every key carries it
-	// Partitions is fixed at the first start, 1 to 1024; Open fails if it differs.
-	// 0: what is stored, or DefaultPartitions.
-	Partitions int
-	PoolSize   int // the number of connections for requests; 0: ten per core
-	Pipelines  int // how many connections all requests share. 0: each has one to itself.
-	Replicas   int // how many replicas must have on their disks what Redis answers; 0: none
-	// AllowEviction opens a server that may delete keys when its memory is full, with a warning.
-	AllowEviction bool
-	Secrets       SecretKeys   // seals webhook secrets at rest
-	Log           *slog.Logger // nil: slog.Default()
-	// Observe returns an operation's observer, as of "create_order"; optional.
-	Observe func(operation string) CallObserver
-	// SeenCertificate gets the end of the certificate that Redis shows, of each connection with
-	// TLS; optional. It must not block.
-	SeenCertificate func(ends time.Time)
-
-	// Now and ClockKey replace the clocks in tests: this process's, and that of the
-	// scripts, which read microseconds since 1970 from that key while it exists.
-	Now      func() time.Time
-	ClockKey string
-	// Timeout is how long a single server may take to be connected to, and to take or answer a command; 0: 2 s to
-	// connect, 3 s for the rest. A cluster ignores it. Only tests set it, whose machines may be slow.
-	Timeout time.Duration
-	// Hooks stand before every command of a single server, also those of Open; tests only.
-	Hooks []redis.Hook
-
-	edit func(file, text string) string // changes a Lua file's text; tests only
-}
-
-// CallObserver gets each round trip when it has ended. It must not block.
-type CallObserver func(ctx context.Context, began time.Time, err error)
 
 // Ledger is the connection to Redis. It is safe for concurrent use.
 type Ledger struct {
-	*core
-	Orders    *Orders
-	Lifecycle *Lifecycle
-	Ownership *Ownership
-	Limits    *Limits
-	Accounts  *Accounts
-	Fleets    *Fleets
-	Stores    *Stores
-	Webhooks  *Webhooks
-	Streams   *Streams
-	Sessions  *Sessions
-	Monitor   *Monitor
-	Backup    *Backup
-	Erasure   *Erasure
-	Audit     *Audit
-	Books     *Books
+	core *core.Client
+
+	Orders    *orders.Orders
+	Ownership *partitions.Ownership
+	Limits    *limits.Limits
+	Accounts  *accounts.Accounts
+	Fleets    *accounts.Fleets
+	Stores    *accounts.Stores
+	Webhooks  *webhooks.Webhooks
+	Streams   *partitions.Streams
+	Sessions  *operations.Sessions
+	Monitor   *operations.Monitor
+	Backup    *operations.Backup
+	Erasure   *operations.Erasure
+	Audit     *audit.Trail
+	Books     *operations.Books
 }
 
-// The consumers' calls.
-type (
-	// Orders creates, reads and cancels orders, and takes couriers' reports.
-	Orders struct {
-		*core
-		limits *Limits
-	}
-
-	// Lifecycle retires orders and trims streams.
-	Lifecycle struct {
-		*core
-		orders *Orders
-	}
-
-	// Stores are the vendors' branches.
-	Stores struct {
-		*core
-		limits *Limits
-	}
-
-	// Webhooks are the vendors' endpoints, their attempts and replays.
-	Webhooks struct {
-		*core
-		accounts *Accounts
-		orders   *Orders
-
-		// maxWaiting and unsentPause are the constants mostWaiting and unsentPause. Tests lower them.
-		maxWaiting  int
-		unsentPause time.Duration
-	}
-
-	// Streams reads the streams of events and updates by consumer group.
-	Streams struct{ *core }
-
-	// Sessions are the panel's.
-	Sessions struct{ *core }
-
-	// Monitor is what operators watch.
-	Monitor struct{ *core }
-
-	// Backup copies Redis, and makes a restored copy fit to go on.
-	Backup struct {
-		*core
-		accounts *Accounts
-		sessions *Sessions
-	}
-
-	// Erasure drops recipients' data on request.
-	Erasure struct{ *core }
-)
-
-// core is the connection to Redis, on which the calls of all consumers stand.
-type core struct {
-	rdb     redis.UniversalClient // everything but what the other two do
-	calls   redis.UniversalClient // single scripts, in pipelines if so configured
-	readers redis.UniversalClient // blocking reads, so that they never starve requests of connections
-	cluster bool
-	rates   *redis_rate.Limiter
-
-	library *library
-	loading singleflight.Group // of the library
-
-	// What is fixed at the first start.
-	env        string
-	id         string // see Ledger.ID
-	partitions []partition
-	global     partition
-
-	replicas int // Config.Replicas
-	secrets  SecretKeys
-	log      *slog.Logger
-
-	now      func() time.Time
-	clockKey string       // Config.ClockKey
-	ahead    atomic.Int64 // by how much this process's clock is ahead of Redis's, ns
-
-	// silent has, by address of a master, the end of its last question that was given up (isSilent).
-	silent sync.Map
-
-	// unreadableRecords has the keys of the stores and orders that are logged as unreadable.
-	unreadableRecords sync.Map
+// packages have the Lua operations of the ledger.
+var packages = []core.Operations{
+	limits.Operations,
+	accounts.Operations,
+	orders.Operations,
+	partitions.Operations,
+	webhooks.Operations,
 }
 
 // Open connects. Try again after delivery.ErrUnavailable, but not after ErrTLS, ErrEvicts or ErrNoLimit.
-func Open(ctx context.Context, cfg Config) (*Ledger, error) {
-	l, err := open(ctx, cfg)
-	if err != nil && isDistrust(err) {
-		return nil, fmt.Errorf("%w: %s", ErrTLS, err.Error()) // and no longer ErrUnavailable
-	}
-	return l, err
-}
-
-func open(ctx context.Context, cfg Config) (*Ledger, error) {
-	if err := cfg.Check(); err != nil {
-		return nil, err
-	}
-
-	env := cfg.Environment[0] // p or s, in every key
-	c := &core{
-		env:      cfg.Environment,
-		replicas: cfg.Replicas,
-		secrets:  cfg.Secrets,
-		log:      cfg.Log,
-		now:      cfg.Now,
-		clockKey: cfg.ClockKey,
-	}
-	l := assemble(c)
-	if l.now == nil {
-		l.now = time.Now
-	}
-
-	if l.log == nil {
-		l.log = slog.Default()
-	}
-
-	l.global = partition{number: -1, prefix: fmt.Sprintf("{%cg}", env)}
-	if err := l.connect(ctx, &cfg); err != nil {
-		return nil, err
-	}
-
-	var err error
-	if l.library, err = newLibrary(&cfg, l.cluster); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-
-	err = l.checkMemory(ctx, cfg.AllowEviction)
-	if err == nil {
-		err = l.checkConfirming(ctx)
-	}
-
-	if err == nil {
-		err = errors.Join(l.checkMeta(ctx, cfg, env), l.noteOwnLibrary(ctx), l.openPipelines(&cfg))
-	}
-
+func Open(ctx context.Context, cfg core.Config) (*Ledger, error) {
+	c, err := core.Open(ctx, cfg, packages...)
 	if err != nil {
-		return nil, errors.Join(err, l.Close())
+		return nil, err
 	}
-
-	l.rates = redis_rate.NewLimiter(l.rdb)
-
-	return l, nil
+	return assemble(c), nil
 }
 
 // assemble gives each consumer its calls.
-func assemble(c *core) *Ledger {
-	limits := &Limits{core: c, activity: newActivityCounts()}
-	accounts := &Accounts{core: c, limits: limits}
-	orders := &Orders{core: c, limits: limits}
-	sessions := &Sessions{core: c}
+func assemble(c *core.Client) *Ledger {
+	bounds := limits.New(c)
+	accountList := accounts.NewAccounts(c, bounds)
+	orderList := orders.NewOrders(c, bounds)
+	sessions := operations.NewSessions(c)
 
 	return &Ledger{
 		core:      c,
-		Orders:    orders,
-		Lifecycle: &Lifecycle{core: c, orders: orders},
-		Ownership: &Ownership{core: c, limits: limits},
-		Limits:    limits,
-		Accounts:  accounts,
-		Fleets:    &Fleets{core: c},
-		Stores:    &Stores{core: c, limits: limits},
-		Webhooks:  &Webhooks{core: c, accounts: accounts, orders: orders, maxWaiting: mostWaiting, unsentPause: unsentPause},
-		Streams:   &Streams{core: c},
+		Orders:    orderList,
+		Ownership: partitions.NewOwnership(c, bounds),
+		Limits:    bounds,
+		Accounts:  accountList,
+		Fleets:    accounts.NewFleets(c),
+		Stores:    accounts.NewStores(c, bounds),
+		Webhooks:  webhooks.NewWebhooks(c, accountList, orderList),
+		Streams:   partitions.NewStreams(c),
 		Sessions:  sessions,
-		Monitor:   &Monitor{core: c},
-		Backup:    &Backup{core: c, accounts: accounts, sessions: sessions},
-		Erasure:   &Erasure{core: c},
-		Audit:     &Audit{core: c},
-		Books:     &Books{core: c},
+		Monitor:   operations.NewMonitor(c),
+		Backup:    operations.NewBackup(c, accountList, sessions),
+		Erasure:   operations.NewErasure(c),
+		Audit:     audit.New(c),
+		Books:     operations.NewBooks(c),
 	}
-}
-
-// ledgerFormat is the form of keys and records, which a ledger is made with.
-const ledgerFormat = 2
-
-// checkMeta compares what is fixed for ever, and stores it at the first start. While the master of the meta is
-// away, a copy says it.
-func (l *core) checkMeta(ctx context.Context, cfg Config, env byte) error {
-	known, failure := l.readMeta(ctx, &cfg)
-	if failure != nil {
-		copied, found := l.metaCopy(ctx, env)
-		if !found {
-			return failure
-		}
-		l.log.Warn("the master of the ledger's meta is away; a copy of it is used", "partitions", copied.partitions, "error", failure)
-		known = []any{copied.partitions, copied.format, copied.id}
-	}
-
-	partitions, err := strconv.Atoi(text(known[0]))
-	if err != nil || partitions < 1 || partitions > delivery.MaxPartitions {
-		return fmt.Errorf("the ledger's meta names %d partitions: %w", partitions, err)
-	}
-
-	if cfg.Partitions != 0 && partitions != cfg.Partitions {
-		return fmt.Errorf("the ledger has %d partitions, the configuration asks for %d; the number is fixed at the first start", partitions, cfg.Partitions)
-	}
-	if format, err := strconv.Atoi(text(known[1])); err != nil || format != ledgerFormat {
-		return fmt.Errorf("the ledger has format %d, this program reads %d: another release has made it; start this one with an empty Redis", format, ledgerFormat)
-	}
-
-	l.id = text(known[2])
-	for i, tag := range partitionTags(env, partitions) {
-		l.partitions = append(l.partitions, partition{number: i, prefix: "{" + tag + "}"})
-	}
-
-	if l.cluster && failure == nil {
-		l.copyMeta(ctx, env, fixedMeta{partitions: text(known[0]), format: text(known[1]), id: l.id})
-	}
-
-	return nil
-}
-
-// readMeta reads partitions, format and id, and stores those that are missing. It writes nothing else: a Redis
-// without memory refuses every write, also one that would change nothing.
-func (l *core) readMeta(ctx context.Context, cfg *Config) ([]any, error) {
-	key := l.metaKey()
-	known, err := l.rdb.HMGet(ctx, key, "partitions", "format", "id").Result()
-	if err != nil {
-		return nil, failed("reading the ledger's meta", err)
-	}
-
-	if !slices.Contains(known, nil) {
-		return known, nil
-	}
-
-	pipe := l.rdb.Pipeline()
-	pipe.HSetNX(ctx, key, "partitions", cmp.Or(cfg.Partitions, DefaultPartitions))
-	pipe.HSetNX(ctx, key, "format", ledgerFormat)
-	pipe.HSetNX(ctx, key, "id", rand.Text())
-	read := pipe.HMGet(ctx, key, "partitions", "format", "id")
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, failed("writing the ledger's meta", err)
-	}
-
-	return read.Val(), nil
 }
 
 // ID returns the ledger's id, which is drawn at its first start and never changes. A restored backup
 // has that of the ledger that was copied. ClickHouse's database knows by it whose it is.
-func (l *Ledger) ID() string { return l.id }
-
-func (l *core) metaKey() string { return l.global.prefix + "meta" }
+func (l *Ledger) ID() string { return l.core.ID }
 
 // Close closes the connections. Calls in flight fail.
 func (l *Ledger) Close() error {
-	return errors.Join(l.rdb.Close(), l.readers.Close())
+	return l.core.Close()
 }
 
 // MasterOf returns the address of the server that has an account's keys.
 func (l *Ledger) MasterOf(ctx context.Context, account delivery.AccountID) (addr string, err error) {
-	return l.masterOf(ctx, l.partitionOf(account))
+	return l.core.MasterOf(ctx, l.core.PartitionOf(account))
 }
 
 // MasterOfFleets returns the address of the server that has the keys of no account, those of the fleets
 // among them.
 func (l *Ledger) MasterOfFleets(ctx context.Context) (addr string, err error) {
-	return l.masterOf(ctx, l.global)
-}
-
-func (l *core) masterOf(ctx context.Context, r partition) (addr string, err error) {
-	many, ok := l.rdb.(*redis.ClusterClient)
-	if !ok {
-		return l.rdb.(*redis.Client).Options().Addr, nil
-	}
-
-	master, err := many.MasterForKey(ctx, r.prefix)
-	if err != nil {
-		return "", failed("finding a master", err)
-	}
-	return master.Options().Addr, nil
+	return l.core.MasterOf(ctx, l.core.Global)
 }
 
 // Ping is nil when Redis answers. One master of a cluster is enough: while another
 // is replaced, a balancer must not remove every gateway.
 func (l *Ledger) Ping(ctx context.Context) error {
 	var answered atomic.Bool
-	err := l.eachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
+	err := l.core.EachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
 		err := one.Ping(ctx).Err()
 		answered.CompareAndSwap(false, err == nil)
 		return err
@@ -385,344 +124,39 @@ func (l *Ledger) Ping(ctx context.Context) error {
 		return nil
 	}
 
-	return failed("ping", err)
+	return core.Failed("ping", err)
 }
 
 // ServerTime is Redis's clock, in a cluster that of a master that answers. It also learns how far this
 // process's clock is ahead of it (Clock).
-func (l *core) ServerTime(ctx context.Context) (time.Time, error) {
-	sent := l.now()
-	server, err := l.serverTime(ctx)
-	if err != nil {
-		return time.Time{}, err
-	}
-	l.ahead.Store(int64(ahead(sent, l.now(), server)))
-	return server, nil
-}
-
-func (l *core) serverTime(ctx context.Context) (time.Time, error) {
-	cluster, ok := l.rdb.(*redis.ClusterClient)
-	if !ok {
-		return l.timeOf(ctx, l.global)
-	}
-
-	times, err := onBoards(ctx, l, "the clock of Redis", func(ctx context.Context, board string) (time.Time, error) {
-		master, err := cluster.MasterForKey(ctx, board)
-		if err != nil {
-			return time.Time{}, err
-		}
-		return master.Time(ctx).Result()
-	})
-	if err != nil {
-		return time.Time{}, err
-	}
-
-	return times[0], nil
-}
-
-// timeOf is the clock of the server that has a partition's keys, and so that of the ids in its streams.
-func (l *core) timeOf(ctx context.Context, r partition) (time.Time, error) {
-	if l.clockKey != "" {
-		us, err := l.rdb.Get(ctx, l.clockKey).Int64()
-		if !errors.Is(err, redis.Nil) {
-			return time.UnixMicro(us), failed("the clock of a test", err)
-		}
-	}
-
-	cluster, ok := l.rdb.(*redis.ClusterClient)
-	if !ok {
-		now, err := l.rdb.Time(ctx).Result()
-		return now, failed("the clock of Redis", err)
-	}
-
-	master, err := cluster.MasterForKey(ctx, r.prefix)
-	if err != nil {
-		return time.Time{}, failed("the clock of Redis", err)
-	}
-
-	now, err := master.Time(ctx).Result()
-
-	return now, failed("the clock of Redis", err)
-}
-
-// clockTolerance is by how much clocks may differ and count as equal.
-const clockTolerance = 500 * time.Millisecond
-
-// ahead is 0 for a difference that the way to Redis and back may have made.
-func ahead(sent, answered, server time.Time) time.Duration {
-	way := answered.Sub(sent) / 2
-	by := sent.Add(way).Sub(server)
-	if by.Abs() < clockTolerance+way {
-		return 0
-	}
-	return by
-}
+func (l *Ledger) ServerTime(ctx context.Context) (time.Time, error) { return l.core.ServerTime(ctx) }
 
 // ClockAhead is by how much this process's clock is ahead of Redis's, as it was last compared
 // (ServerTime, Fleets.Load); 0 for a difference that the way there may have made.
-func (l *core) ClockAhead() time.Duration { return time.Duration(l.ahead.Load()) }
+func (l *Ledger) ClockAhead() time.Duration { return l.core.ClockAhead() }
 
 // Clock is Redis's time at an instant of this process's clock. Replicas whose clocks differ agree on
 // it, so that none makes orders that have timed out already. Fleets.Refresh and ServerTime learn it.
-func (l *core) Clock(at time.Time) time.Time { return at.Add(-time.Duration(l.ahead.Load())) }
+func (l *Ledger) Clock(at time.Time) time.Time { return l.core.Clock(at) }
 
 // Now is Redis's time at present, as Clock knows it.
-func (l *core) Now() time.Time { return l.Clock(l.now()) }
+func (l *Ledger) Now() time.Time { return l.core.Now() }
+
+// CheckScripts returns ErrScriptsMissing when one of the servers is full and lacks the scripts. A
+// program that asks at its start says what is wrong, instead of failing with each call. Other errors
+// are left to the calls that follow.
+func (l *Ledger) CheckScripts(ctx context.Context, servers []Server) error {
+	return l.core.CheckScripts(ctx, servers)
+}
 
 // Partitions is the number of partitions, numbered from 0.
-func (l *Ledger) Partitions() int { return len(l.partitions) }
+func (l *Ledger) Partitions() int { return len(l.core.Partitions) }
 
 // ReplicasAwaited is how many of a master's replicas must confirm what is answered; 0: none.
-func (l *Ledger) ReplicasAwaited() int { return l.replicas }
+func (l *Ledger) ReplicasAwaited() int { return l.core.Replicas }
 
 // Cluster reports whether each partition must be read by itself.
-func (l *Ledger) Cluster() bool { return l.cluster }
+func (l *Ledger) Cluster() bool { return l.core.IsCluster }
 
 // Environment is "production" or "sandbox".
-func (l *Ledger) Environment() string { return l.env }
-
-func (l *core) partitionOf(account delivery.AccountID) partition {
-	return l.partitions[partitionNumber(account, len(l.partitions))]
-}
-
-// partitionOfOrder is false for an order id that this ledger cannot have issued.
-func (l *core) partitionOfOrder(id delivery.OrderID) (partition, bool) {
-	if id.IsZero() || id.Partition() >= len(l.partitions) {
-		return partition{}, false
-	}
-	return l.partitions[id.Partition()], true
-}
-
-// The library would report every failed connection on standard error.
-func init() { logging.Disable() }
-
-// Check checks what needs no Redis. Errors contain no part of the URL, which may hold a password.
-func (c Config) Check() error {
-	var unknown, misfit error
-	if c.Environment != delivery.Production && c.Environment != delivery.Sandbox {
-		unknown = fmt.Errorf("environment %q is neither production nor sandbox", c.Environment)
-	}
-
-	if c.Partitions < 0 || c.Partitions > delivery.MaxPartitions {
-		misfit = fmt.Errorf("partitions: %d is not within 1 to %d", c.Partitions, delivery.MaxPartitions)
-	}
-
-	_, _, err := c.parseURL()
-
-	return errors.Join(unknown, misfit, err)
-}
-
-// parseURL reads the URL for a cluster, and for one server unless it names several.
-func (c *Config) parseURL() (many *redis.ClusterOptions, one *redis.Options, err error) {
-	if many, err = redis.ParseClusterURL(c.URL); err != nil {
-		many = nil
-	}
-
-	if many != nil && len(many.Addrs) > 1 {
-		many.TLSConfig, err = c.secure(many.TLSConfig)
-		return many, nil, err
-	}
-
-	if one, err = redis.ParseURL(c.URL); err != nil {
-		return nil, nil, fmt.Errorf("redis url: %w", withoutURL(err))
-	}
-
-	one.TLSConfig, err = c.secure(one.TLSConfig)
-	if many != nil {
-		many.TLSConfig = one.TLSConfig
-	}
-
-	return many, one, err
-}
-
-// withoutURL describes an unreadable URL without quoting it.
-func withoutURL(err error) error {
-	if _, quoting := errors.AsType[*url.Error](err); quoting {
-		return errors.New("it cannot be read; in a password / @ : # ? and % are written as %2F, %40, %3A, %23, %3F and %25")
-	}
-
-	// "redis: invalid database number: …": what follows is a piece of the URL.
-	if about := strings.SplitN(err.Error(), ":", 3); len(about) == 3 {
-		return errors.New(strings.TrimSpace(about[1]))
-	}
-	return err
-}
-
-// connect opens the clients. Redis is asked whether it is a cluster.
-func (l *core) connect(ctx context.Context, cfg *Config) error {
-	many, one, err := cfg.parseURL()
-	if err != nil {
-		return err
-	}
-
-	if one == nil {
-		l.openCluster(many, cfg)
-		return nil
-	}
-
-	// Requests are retried once on a broken connection: every script may run twice.
-	one.PoolSize, one.MaxRetries, one.DialerRetries = cfg.PoolSize, 1, 1
-	one.DialTimeout, one.ReadTimeout, one.WriteTimeout = 2*time.Second, 3*time.Second, 3*time.Second
-	if cfg.Timeout != 0 {
-		one.DialTimeout, one.ReadTimeout, one.WriteTimeout = cfg.Timeout, cfg.Timeout, cfg.Timeout
-	}
-
-	one.DisableIdentity, one.MaintNotificationsConfig = true, noAnnouncements
-	client := newClient(one, cfg)
-	info, err := client.Info(ctx, "cluster").Result()
-	if err != nil {
-		return errors.Join(failed("connecting to redis", err), client.Close())
-	}
-
-	if many != nil && strings.Contains(info, "cluster_enabled:1") {
-		l.openCluster(many, cfg)
-		return client.Close()
-	}
-
-	blocking := *one
-	blocking.PoolSize, blocking.MaxRetries = blockingConnections, noRetries
-	readers := newClient(&blocking, cfg)
-	confirmBy(cfg.Replicas)(client)
-	confirmBy(cfg.Replicas)(readers)
-	l.rdb, l.readers = client, readers
-
-	return nil
-}
-
-func newClient(o *redis.Options, cfg *Config) *redis.Client {
-	client := redis.NewClient(o)
-	for _, hook := range cfg.Hooks {
-		client.AddHook(hook)
-	}
-	return client
-}
-
-// blockingConnections is more than one for each partition and role.
-const blockingConnections = 2*delivery.MaxPartitions + 4
-
-// noRetries: a repeated read would strand the entries of a lost reply.
-const noRetries = -1
-
-// noAnnouncements saves a command that only Redis Enterprise knows.
-var noAnnouncements = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-
-func (l *core) openCluster(o *redis.ClusterOptions, cfg *Config) {
-	o.PoolSize, o.MaxRetries, o.DialerRetries = cfg.PoolSize, 1, 1
-	// Longer repetitions are up to retry. A master that hangs holds its calls for
-	// (1 + 1 + MaxRedirects) * ReadTimeout at most.
-	o.MaxRedirects = 2
-	// Without it, a master that has died is asked for a minute.
-	o.ClusterStateReloadInterval = time.Second
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = 2*time.Second, 2*time.Second, 2*time.Second
-	o.DisableIdentity, o.MaintNotificationsConfig = true, noAnnouncements
-	blocking := *o
-	blocking.PoolSize, blocking.MaxRetries = blockingConnections, noRetries
-	l.cluster = true
-	rdb, readers := redis.NewClusterClient(o), redis.NewClusterClient(&blocking)
-	rdb.OnNewNode(confirmBy(cfg.Replicas))
-	readers.OnNewNode(confirmBy(cfg.Replicas))
-	l.rdb, l.readers = rdb, readers
-}
-
-// openPipelines lets single scripts share connections. At 2,000 orders a second a request takes
-// 0.55 ms in full duplex, 0.9 ms without it, 0.48 ms with a pool. What a broken connection loses is
-// sent again. Where replicas confirm, a connection waits for them after each batch: others go on
-// meanwhile, of which each takes along all that has come in.
-func (l *core) openPipelines(cfg *Config) error {
-	l.calls = l.rdb
-	if cfg.Pipelines == 0 {
-		return nil
-	}
-
-	o := redis.DefaultBlockingAutoPipelineOptions()
-	if cfg.Replicas == 0 {
-		o.FullDuplex, o.NumShards = true, cfg.Pipelines
-	} else {
-		o.Unordered, o.MaxConcurrentBatches = true, batchesUnconfirmed*cfg.Pipelines
-	}
-
-	pipeliner, err := l.rdb.(interface {
-		AutoPipelineWithOptions(*redis.AutoPipelineOptions) (*redis.AutoPipeliner, error)
-	}).AutoPipelineWithOptions(o)
-	if err != nil {
-		return fmt.Errorf("pipelines: %w", err)
-	}
-
-	l.calls = pipeliner
-
-	return nil
-}
-
-// batchesUnconfirmed is how many batches of a pipeline may wait for replicas at once.
-const batchesUnconfirmed = 4
-
-// TLSFiles are PEM files for a rediss:// URL.
-type TLSFiles struct {
-	CA        string // who may have signed the server's certificate; empty: the system's
-	Cert, Key string // Cert and Key are the client's, both or none, read for every connection
-}
-
-// ErrTLS says that one side does not trust the other; trying again does not help.
-var ErrTLS = errors.New("TLS with redis failed")
-
-// secure completes the URL's TLS configuration; base is nil without TLS.
-func (c *Config) secure(base *tls.Config) (*tls.Config, error) {
-	config, err := c.TLS.secure(base)
-	if config == nil || err != nil || c.SeenCertificate == nil {
-		return config, err
-	}
-
-	config.VerifyConnection = func(state tls.ConnectionState) error {
-		c.SeenCertificate(state.PeerCertificates[0].NotAfter)
-		return nil
-	}
-
-	return config, nil
-}
-
-// secure is Config's, without its observer.
-func (f TLSFiles) secure(base *tls.Config) (*tls.Config, error) {
-	switch {
-	case base == nil && f != (TLSFiles{}):
-		return nil, errors.New("redis: certificates are configured, but the url does not begin with rediss://")
-	case (f.Cert == "") != (f.Key == ""):
-		return nil, errors.New("redis: a client's certificate and its key are needed together")
-	case base == nil:
-		return nil, nil
-	}
-
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if f.CA != "" {
-		text, err := os.ReadFile(f.CA)
-		if err != nil {
-			return nil, fmt.Errorf("redis: the CA's certificate: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("redis: %s holds no certificate in PEM form", f.CA)
-		}
-	}
-
-	if f.Cert == "" {
-		return config, nil
-	}
-
-	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		own, err := tls.LoadX509KeyPair(f.Cert, f.Key)
-		return &own, err
-	}
-
-	if _, err := config.GetClientCertificate(nil); err != nil {
-		return nil, fmt.Errorf("redis: the client's certificate: %w", err)
-	}
-
-	return config, nil
-}
-
-// isDistrust reports a TLS failure that waiting does not help against.
-func isDistrust(err error) bool {
-	var verification *tls.CertificateVerificationError
-	var remote *net.OpError
-	var header tls.RecordHeaderError
-	return errors.As(err, &verification) || errors.As(err, &header) || errors.As(err, &remote) && remote.Op == "remote error"
-}
+func (l *Ledger) Environment() string { return l.core.Environment }

@@ -13,19 +13,24 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/operations"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }
 
-var testSecrets = SecretKeys{Current: "k1", Keys: map[string][]byte{"k1": []byte("0123456789abcdef0123456789abcdef")}}
+var testSecrets = core.SecretKeys{Current: "k1", Keys: map[string][]byte{"k1": []byte("0123456789abcdef0123456789abcdef")}}
 
 // openTest opens a ledger in an empty database of the shared server, unless a
 // change names another.
-func openTest(tb testing.TB, change ...func(*Config)) *Ledger {
+func openTest(tb testing.TB, change ...func(*core.Config)) *Ledger {
 	tb.Helper()
-	cfg := Config{Environment: "sandbox", Partitions: 4, Pipelines: 1, Secrets: testSecrets, ClockKey: "test:clock",
+	cfg := core.Config{Environment: "sandbox", Partitions: 4, Pipelines: 1, Secrets: testSecrets, ClockKey: "test:clock",
 		Timeout: testserver.Timeout, Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&cfg)
@@ -47,23 +52,23 @@ func openTest(tb testing.TB, change ...func(*Config)) *Ledger {
 }
 
 // sameDatabase opens another process on a ledger.
-func sameDatabase(l *Ledger) func(*Config) {
-	return func(c *Config) {
-		o := l.rdb.(*redis.Client).Options()
+func sameDatabase(l *Ledger) func(*core.Config) {
+	return func(c *core.Config) {
+		o := l.core.Redis.(*redis.Client).Options()
 		c.URL, c.Partitions = fmt.Sprintf("redis://%s:%s@%s/%d", o.Username, o.Password, o.Addr, o.DB), 0
 	}
 }
 
 // ownServer is a redis-server of the test's own. The disk would only cost time.
-func ownServer(tb testing.TB) (*stack.Redis, func(*Config)) {
+func ownServer(tb testing.TB) (*stack.Redis, func(*core.Config)) {
 	tb.Helper()
 	own := testserver.DedicatedRedis(tb, stack.RedisOptions{Extra: []string{"--appendfsync", "no"}})
-	return own, func(c *Config) { c.URL = own.URL }
+	return own, func(c *core.Config) { c.URL = own.URL }
 }
 
 func (l *Ledger) setClock(tb testing.TB, us int64) {
 	tb.Helper()
-	must(tb, l.rdb.Set(tb.Context(), "test:clock", us, 0).Err())
+	must(tb, l.core.Redis.Set(tb.Context(), "test:clock", us, 0).Err())
 }
 
 // tester is a testing.TB or a *rapid.T.
@@ -183,9 +188,9 @@ func newStore(tb testing.TB, l *Ledger, account delivery.AccountID, fleet *deliv
 }
 
 // countCall sends a composed call of a script that counts.
-func (l *Ledger) countCall(ctx context.Context, c *scriptCall, account delivery.AccountID) (countingReply, error) {
-	reply, err := l.send(ctx, c)
-	return l.Limits.counted(account, EndpointOrders, time.Now(), reply, err)
+func (l *Ledger) countCall(ctx context.Context, c *core.ScriptCall, account delivery.AccountID) (limits.CountingReply, error) {
+	reply, err := l.core.Send(ctx, c)
+	return l.Limits.Counted(account, limits.EndpointOrders, time.Now(), reply, err)
 }
 
 // untilRefused repeats a call, of which it gives the number from 0, until it is RATE_LIMITED. At least burst calls must
@@ -216,7 +221,7 @@ type env struct {
 	worker *Ledger // of the partition's owner, with a worker's rights
 }
 
-func newEnv(tb testing.TB, change ...func(*Config)) *env {
+func newEnv(tb testing.TB, change ...func(*core.Config)) *env {
 	tb.Helper()
 	return newVendor(tb, openTest(tb, change...))
 }
@@ -237,8 +242,8 @@ func testDraft(externalID string) *delivery.OrderDraft {
 	}
 }
 
-func (s *env) creation(externalID, key string) *Creation {
-	return &Creation{Account: s.account, IdempotencyKey: key, Body: []byte("body of " + externalID), Draft: testDraft(externalID),
+func (s *env) creation(externalID, key string) *orders.Creation {
+	return &orders.Creation{Account: s.account, IdempotencyKey: key, Body: []byte("body of " + externalID), Draft: testDraft(externalID),
 		Candidates: s.Fleets.Snapshot().AppendCandidates(nil, taksim), Now: time.Now()}
 }
 
@@ -271,7 +276,7 @@ func (s *env) advance(tb testing.TB, id delivery.OrderID, statuses ...delivery.S
 }
 
 // advanceBy writes one step in the place of the partition's owner.
-func (l *Ledger) advanceBy(ctx context.Context, partition int, f func(*Step)) error {
+func (l *Ledger) advanceBy(ctx context.Context, partition int, f func(*partitions.Step)) error {
 	stored, err := l.Ownership.Tokens(ctx)
 	if err != nil {
 		return err
@@ -285,17 +290,17 @@ func (l *Ledger) advanceBy(ctx context.Context, partition int, f func(*Step)) er
 	step.Token.Epoch++
 	f(step)
 
-	return l.Ownership.Advance(ctx, []*Step{step})[0]
+	return l.Ownership.Advance(ctx, []*partitions.Step{step})[0]
 }
 
-func (s *env) step(tb testing.TB, partition int, f func(*Step)) {
+func (s *env) step(tb testing.TB, partition int, f func(*partitions.Step)) {
 	tb.Helper()
 	must(tb, s.advanceBy(tb.Context(), partition, f))
 }
 
 func (s *env) change(tb testing.TB, o *delivery.Order, changes ...delivery.Change) {
 	tb.Helper()
-	s.step(tb, o.ID.Partition(), func(step *Step) { step.Change(o, changes) })
+	s.step(tb, o.ID.Partition(), func(step *partitions.Step) { step.Change(o, changes) })
 }
 
 func (s *env) swap(tb testing.TB, o *delivery.Order, to delivery.Courier) {
@@ -306,9 +311,9 @@ func (s *env) swap(tb testing.TB, o *delivery.Order, to delivery.Courier) {
 // list puts new orders of one partition on their fleets' lists.
 func (l *Ledger) list(tb testing.TB, orders ...delivery.OrderID) {
 	tb.Helper()
-	w := &Wanted{Partition: orders[0].Partition(), New: orders}
-	must(tb, l.Ownership.ReadOrders(tb.Context(), []*Wanted{w}))
-	must(tb, l.advanceBy(tb.Context(), w.Partition, func(step *Step) {
+	w := &partitions.Wanted{Partition: orders[0].Partition(), New: orders}
+	must(tb, l.Ownership.ReadOrders(tb.Context(), []*partitions.Wanted{w}))
+	must(tb, l.advanceBy(tb.Context(), w.Partition, func(step *partitions.Step) {
 		for _, o := range w.News {
 			if o != nil {
 				step.List(o)
@@ -317,57 +322,57 @@ func (l *Ledger) list(tb testing.TB, orders ...delivery.OrderID) {
 	}))
 }
 
-func (r *feedReader) makeGroups(ctx context.Context) error {
-	for _, s := range r.streams {
-		if err := r.ledger.makeGroups(ctx, s.key); err != nil {
+func makeGroups(ctx context.Context, r *partitions.FeedReader) error {
+	for _, s := range r.Streams {
+		if err := r.Ledger.MakeGroups(ctx, s.Key); err != nil {
 			return err
 		}
-		s.hasGroups = true
+		s.HasGroups = true
 	}
 	return nil
 }
 
 // readOwn takes up what the consumer has begun, in all streams.
-func (r *feedReader) readOwn(ctx context.Context) error {
-	errs := make([]error, len(r.streams))
-	for i, s := range r.streams {
-		errs[i] = r.readOwnOf(ctx, s.streamRef)
+func readOwn(ctx context.Context, r *partitions.FeedReader) error {
+	errs := make([]error, len(r.Streams))
+	for i, s := range r.Streams {
+		errs[i] = r.ReadOwnOf(ctx, s.StreamRef)
 	}
-	return joinCounted(errs)
+	return core.JoinCounted(errs)
 }
 
 // gather reads what is new once.
-func (r *feedReader) gather(ctx context.Context) error {
-	reading, handling := r.readNew(ctx)
-	return joinCounted([]error{reading, handling})
+func gather(ctx context.Context, r *partitions.FeedReader) error {
+	reading, handling := r.ReadNew(ctx)
+	return core.JoinCounted([]error{reading, handling})
 }
 
 // collect reads a role's entries, own unfinished ones first, until it has n, and
 // acknowledges none.
-func collect(tb testing.TB, l *Ledger, role Role, consumer string, n int) []Entry {
+func collect(tb testing.TB, l *Ledger, role core.Role, consumer string, n int) []partitions.Entry {
 	tb.Helper()
-	return collectAs(tb, l, l.partitions, role, consumer, n)
+	return collectAs(tb, l, l.core.Partitions, role, consumer, n)
 }
 
-func collectFrom(tb testing.TB, l *Ledger, partitions []partition, role Role, n int) []Entry {
+func collectFrom(tb testing.TB, l *Ledger, partitionList []core.Partition, role core.Role, n int) []partitions.Entry {
 	tb.Helper()
-	return collectAs(tb, l, partitions, role, "c", n)
+	return collectAs(tb, l, partitionList, role, "c", n)
 }
 
-func collectAs(tb testing.TB, l *Ledger, partitions []partition, role Role, consumer string, n int) []Entry {
+func collectAs(tb testing.TB, l *Ledger, partitionList []core.Partition, role core.Role, consumer string, n int) []partitions.Entry {
 	tb.Helper()
-	var got []Entry
-	reader := newFeedReader(l.core, &Feed{Role: role, Consumer: consumer, Batch: 1000, Every: time.Millisecond, Log: func(string, ...any) {},
-		Handle: func(_ context.Context, batch []Entry) error {
+	var got []partitions.Entry
+	reader := partitions.NewFeedReader(l.core, &partitions.Feed{Role: role, Consumer: consumer, Batch: 1000, Every: time.Millisecond, Log: func(string, ...any) {},
+		Handle: func(_ context.Context, batch []partitions.Entry) error {
 			got = append(got, batch...)
 			return nil
-		}}, partitions)
+		}}, partitionList)
 
-	must(tb, reader.makeGroups(tb.Context()))
-	must(tb, reader.readOwn(tb.Context()))
+	must(tb, makeGroups(tb.Context(), reader))
+	must(tb, readOwn(tb.Context(), reader))
 	for deadline := time.Now().Add(testserver.Timeout); len(got) < n; {
 		require(tb, !time.Now().After(deadline), "%d entries were handed out, want %d", len(got), n)
-		must(tb, reader.gather(tb.Context()))
+		must(tb, gather(tb.Context(), reader))
 	}
 
 	return got
@@ -375,24 +380,24 @@ func collectAs(tb testing.TB, l *Ledger, partitions []partition, role Role, cons
 
 func (s *env) tick(t *testing.T) {
 	t.Helper()
-	now := func() int64 { return get(s.rdb.Time(t.Context()).Result())(t).UnixMilli() }
+	now := func() int64 { return get(s.core.Redis.Time(t.Context()).Result())(t).UnixMilli() }
 	began := now()
 	testserver.Await(t, "the next millisecond", func() bool { return now() > began })
 }
 
-func (s *env) stats(t *testing.T) Stats {
+func (s *env) stats(t *testing.T) operations.Stats {
 	t.Helper()
 	return get(s.Monitor.Stats(t.Context()))(t)
 }
 
 // lag is the exporter's.
-func (s *env) lag(t *testing.T) Lag {
+func (s *env) lag(t *testing.T) partitions.Lag {
 	t.Helper()
-	return get(s.Streams.Lag(t.Context(), RoleExport))(t)
+	return get(s.Streams.Lag(t.Context(), core.RoleExport))(t)
 }
 
 func redisInfo(tb testing.TB, l *Ledger, key string) []redis.XInfoGroup {
 	tb.Helper()
-	groups := get(l.rdb.XInfoGroups(tb.Context(), key).Result())(tb)
+	groups := get(l.core.Redis.XInfoGroups(tb.Context(), key).Result())(tb)
 	return groups
 }

@@ -5,6 +5,8 @@ package ledger
 import (
 	"strings"
 	"testing"
+
+	"vendorapi/internal/ledger/core"
 )
 
 // gcra is what a limiter of the usual kind would do in place of the log.
@@ -69,8 +71,8 @@ func TestUsage_MutantsAreFound(t *testing.T) {
 
 func findMutant(t *testing.T, script, from, to string) {
 	t.Helper()
-	l := openTest(t, func(c *Config) {
-		c.edit = func(file, text string) string {
+	l := openTest(t, func(c *core.Config) {
+		c.Edit = func(file, text string) string {
 			if file != script {
 				return text
 			}

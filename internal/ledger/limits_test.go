@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -24,14 +26,14 @@ const second = int64(1_000_000)
 // the limits of that moment. A bucket's debt grows by one request with each
 // admission and is paid off at the rate of the moment.
 type bruteForce struct {
-	endpoint Endpoint
+	endpoint limits.Endpoint
 	limit    delivery.EndpointLimit
 	admitted []int64 // every admission ever
 	last     int64   // the latest time that was seen to count
 	debt     int64   // of a bucket, at last: microseconds x refill count
 }
 
-func (m *bruteForce) bucket() bool { return m.endpoint == EndpointStores }
+func (m *bruteForce) bucket() bool { return m.endpoint == limits.EndpointStores }
 
 func (m *bruteForce) windows() [2]delivery.Window {
 	if m.bucket() {
@@ -42,7 +44,7 @@ func (m *bruteForce) windows() [2]delivery.Window {
 
 type judgement struct {
 	admitted bool
-	quota    Quota
+	quota    limits.Quota
 	wait     int64 // us
 }
 
@@ -76,7 +78,7 @@ func (m *bruteForce) request(now int64) judgement {
 	}
 
 	j := judgement{admitted: tightest.remaining >= 0}
-	j.quota = Quota{Limit: tightest.limit, Remaining: max(0, tightest.remaining), Reset: int64(math.Ceil(float64(tightest.grows) / 1e6)),
+	j.quota = limits.Quota{Limit: tightest.limit, Remaining: max(0, tightest.remaining), Reset: int64(math.Ceil(float64(tightest.grows) / 1e6)),
 		ResetIn: int((tightest.grows - now + second - 1) / second), Window: tightest.window}
 	if !j.admitted {
 		j.wait = tightest.grows - now
@@ -146,7 +148,7 @@ func (m *bruteForce) change(limit delivery.EndpointLimit, now int64) {
 // draws is where a sequence of steps gets its choices from.
 type draws func(low, high int) int
 
-func drawLimit(draw draws, e Endpoint) delivery.EndpointLimit {
+func drawLimit(draw draws, e limits.Endpoint) delivery.EndpointLimit {
 	seconds := func(most int) int { // at times an hour or three
 		if draw(0, 4) == 0 {
 			most = 10_000
@@ -155,7 +157,7 @@ func drawLimit(draw draws, e Endpoint) delivery.EndpointLimit {
 	}
 
 	var l delivery.EndpointLimit
-	if e == EndpointStores {
+	if e == limits.EndpointStores {
 		l.Sustained = delivery.Window{Count: draw(1, 13), Seconds: seconds(20)}
 		l.Burst = delivery.Window{Count: draw(1, 40), Seconds: seconds(10)}
 		return l
@@ -193,7 +195,7 @@ func (m *bruteForce) later(draw draws, kind int, now int64) int64 {
 // first difference. Steps are requests after pauses from nothing to longer than
 // any window, the very ends of windows, changed limits, and clocks that go back.
 func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
-	e := []Endpoint{EndpointOrders, EndpointStores, EndpointToken}[draw(0, 2)]
+	e := []limits.Endpoint{limits.EndpointOrders, limits.EndpointStores, limits.EndpointToken}[draw(0, 2)]
 	m := &bruteForce{endpoint: e, limit: drawLimit(draw, e)}
 	account := delivery.NewAccountID()
 	write := func(mode string) {
@@ -201,7 +203,7 @@ func compareWithModel(tb testing.TB, l *Ledger, draw draws, steps int) error {
 		for _, into := range []*delivery.EndpointLimit{&a.Limits.Orders, &a.Limits.Stores, &a.Limits.Token} {
 			*into = m.limit
 		}
-		must(tb, l.Accounts.writeAccount(tb.Context(), mode, a, ""))
+		must(tb, l.Accounts.WriteAccount(tb.Context(), mode, a, ""))
 	}
 
 	write("create")
@@ -292,35 +294,35 @@ func TestLimits_ChangedWindowsCountWhatWasAdmitted(t *testing.T) {
 		return delivery.EndpointLimit{Sustained: window(count, seconds)}
 	}
 	for name, c := range map[string]struct {
-		endpoint      Endpoint
+		endpoint      limits.Endpoint
 		before, after delivery.EndpointLimit
 		sent          map[int]int // requests by the second; all are admitted
 		changed       int         // the second
 		want          map[int]int // how many more are admitted in a second, when all are tried
 	}{
-		"longer":            {EndpointOrders, only(10, 1), only(10, 60), map[int]int{0: 10}, 2, map[int]int{2: 0, 59: 0, 60: 10}},
-		"longer, half used": {EndpointOrders, only(10, 1), only(10, 60), map[int]int{0: 4, 30: 3}, 40, map[int]int{40: 3, 60: 4, 90: 3}},
-		"a day":             {EndpointToken, only(40, 1), only(100, 86_400), map[int]int{0: 40, 3600: 40, 7200: 10}, 80_000, map[int]int{80_000: 10, 86_400: 40, 90_000: 40}},
-		"more than it held": {EndpointOrders, only(3, 1), only(100, 3600), map[int]int{0: 3, 10: 3, 20: 3, 30: 3}, 40, map[int]int{40: 88, 3600: 3, 3610: 3}},
-		"shorter":           {EndpointOrders, only(10, 60), only(10, 5), map[int]int{0: 10}, 4, map[int]int{4: 0, 5: 10}},
-		"lower":             {EndpointCancel, only(50, 60), only(5, 60), map[int]int{0: 20, 30: 4}, 31, map[int]int{31: 0, 60: 1, 90: 4}},
-		"higher":            {EndpointCancel, only(5, 60), only(50, 60), map[int]int{0: 5}, 1, map[int]int{1: 45, 60: 5}},
-		"a burst is added": {EndpointOrderStatus, only(50, 60), delivery.EndpointLimit{Sustained: window(50, 60), Burst: window(20, 30)},
+		"longer":            {limits.EndpointOrders, only(10, 1), only(10, 60), map[int]int{0: 10}, 2, map[int]int{2: 0, 59: 0, 60: 10}},
+		"longer, half used": {limits.EndpointOrders, only(10, 1), only(10, 60), map[int]int{0: 4, 30: 3}, 40, map[int]int{40: 3, 60: 4, 90: 3}},
+		"a day":             {limits.EndpointToken, only(40, 1), only(100, 86_400), map[int]int{0: 40, 3600: 40, 7200: 10}, 80_000, map[int]int{80_000: 10, 86_400: 40, 90_000: 40}},
+		"more than it held": {limits.EndpointOrders, only(3, 1), only(100, 3600), map[int]int{0: 3, 10: 3, 20: 3, 30: 3}, 40, map[int]int{40: 88, 3600: 3, 3610: 3}},
+		"shorter":           {limits.EndpointOrders, only(10, 60), only(10, 5), map[int]int{0: 10}, 4, map[int]int{4: 0, 5: 10}},
+		"lower":             {limits.EndpointCancel, only(50, 60), only(5, 60), map[int]int{0: 20, 30: 4}, 31, map[int]int{31: 0, 60: 1, 90: 4}},
+		"higher":            {limits.EndpointCancel, only(5, 60), only(50, 60), map[int]int{0: 5}, 1, map[int]int{1: 45, 60: 5}},
+		"a burst is added": {limits.EndpointOrderStatus, only(50, 60), delivery.EndpointLimit{Sustained: window(50, 60), Burst: window(20, 30)},
 			map[int]int{0: 18}, 20, map[int]int{20: 2, 30: 18, 50: 2}},
-		"only the burst is longer": {EndpointOrders, delivery.EndpointLimit{Sustained: window(50, 60), Burst: window(10, 1)},
+		"only the burst is longer": {limits.EndpointOrders, delivery.EndpointLimit{Sustained: window(50, 60), Burst: window(10, 1)},
 			delivery.EndpointLimit{Sustained: window(50, 60), Burst: window(10, 20)}, map[int]int{0: 10}, 2, map[int]int{2: 0, 20: 10}},
-		"a bucket that refilled slowly": {EndpointStores, delivery.EndpointLimit{Sustained: window(1, 60), Burst: window(50, 1)},
+		"a bucket that refilled slowly": {limits.EndpointStores, delivery.EndpointLimit{Sustained: window(1, 60), Burst: window(50, 1)},
 			delivery.EndpointLimit{Sustained: window(60, 60), Burst: window(50, 1)}, map[int]int{0: 50}, 120, map[int]int{120: 2, 130: 10}},
-		"a bucket that refilled quickly": {EndpointStores, delivery.EndpointLimit{Sustained: window(60, 60), Burst: window(50, 1)},
+		"a bucket that refilled quickly": {limits.EndpointStores, delivery.EndpointLimit{Sustained: window(60, 60), Burst: window(50, 1)},
 			delivery.EndpointLimit{Sustained: window(1, 60), Burst: window(50, 1)}, map[int]int{0: 50}, 100, map[int]int{100: 50, 159: 0, 160: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := openTest(t)
-			limits := delivery.DefaultLimits()
-			of := map[Endpoint]*delivery.EndpointLimit{EndpointOrders: &limits.Orders, EndpointOrderStatus: &limits.OrderStatus,
-				EndpointCancel: &limits.Cancel, EndpointStores: &limits.Stores, EndpointToken: &limits.Token}[c.endpoint]
+			bounds := delivery.DefaultLimits()
+			of := map[limits.Endpoint]*delivery.EndpointLimit{limits.EndpointOrders: &bounds.Orders, limits.EndpointOrderStatus: &bounds.OrderStatus,
+				limits.EndpointCancel: &bounds.Cancel, limits.EndpointStores: &bounds.Stores, limits.EndpointToken: &bounds.Token}[c.endpoint]
 			*of = c.before
-			id := newAccount(t, l, limits)
+			id := newAccount(t, l, bounds)
 			start := 4_000_000_000 * second
 			try := func(at, most int) (admitted int) {
 				l.setClock(t, start+int64(at)*second)
@@ -340,7 +342,7 @@ func TestLimits_ChangedWindowsCountWhatWasAdmitted(t *testing.T) {
 
 			l.setClock(t, start+int64(c.changed)*second)
 			*of = c.after
-			get(l.Accounts.Update(t.Context(), id, func(a *delivery.Account) error { a.Limits = limits; return nil }))(t)
+			get(l.Accounts.Update(t.Context(), id, func(a *delivery.Account) error { a.Limits = bounds; return nil }))(t)
 			for _, at := range slices.Sorted(maps.Keys(c.want)) {
 				if n := try(at, 200); n != c.want[at] {
 					t.Errorf("%d admitted after %d s, want %d", n, at, c.want[at])
@@ -353,8 +355,8 @@ func TestLimits_ChangedWindowsCountWhatWasAdmitted(t *testing.T) {
 // The log holds no more than the windows in force and 16,384 admissions, whoever
 // sends how many, and begins small again once it has expired.
 func TestRing_LogIsBounded(t *testing.T) {
-	l := openTest(t, func(c *Config) {
-		c.edit = func(file, text string) string {
+	l := openTest(t, func(c *core.Config) {
+		c.Edit = func(file, text string) string {
 			if file == "window" {
 				require(t, strings.Contains(text, ", 16384"), "window.lua has another bound")
 			}
@@ -362,12 +364,12 @@ func TestRing_LogIsBounded(t *testing.T) {
 		}
 	})
 
-	limits := plenty()
-	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 50, Seconds: 1}}
-	limits.Cancel = delivery.EndpointLimit{Sustained: delivery.Window{Count: 200, Seconds: 10}}
-	id := newAccount(t, l, limits)
+	bounds := plenty()
+	bounds.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 50, Seconds: 1}}
+	bounds.Cancel = delivery.EndpointLimit{Sustained: delivery.Window{Count: 200, Seconds: 10}}
+	id := newAccount(t, l, bounds)
 	now := 4_000_000_000 * second
-	send := func(e Endpoint, n int) (admitted int) {
+	send := func(e limits.Endpoint, n int) (admitted int) {
 		for range n {
 			now += second / 40
 			l.setClock(t, now)
@@ -378,16 +380,16 @@ func TestRing_LogIsBounded(t *testing.T) {
 		return admitted
 	}
 
-	log := func(e Endpoint) string { return l.partitionOf(id).windows(e, id) + "l" }
-	size := func(e Endpoint) int64 { return l.rdb.StrLen(t.Context(), log(e)).Val() }
-	check(t, send(EndpointOrders, 500) == 500, "refused within the window")
-	check(t, size(EndpointOrders) == 64*7, "the log takes %d bytes", size(EndpointOrders))
-	must(t, l.rdb.Del(t.Context(), log(EndpointOrders)).Err())
-	send(EndpointOrders, 20)
-	check(t, size(EndpointOrders) == 16*7, "a new log takes %d bytes", size(EndpointOrders))
+	log := func(e limits.Endpoint) string { return limits.WindowsKey(l.core.PartitionOf(id), e, id) + "l" }
+	size := func(e limits.Endpoint) int64 { return l.core.Redis.StrLen(t.Context(), log(e)).Val() }
+	check(t, send(limits.EndpointOrders, 500) == 500, "refused within the window")
+	check(t, size(limits.EndpointOrders) == 64*7, "the log takes %d bytes", size(limits.EndpointOrders))
+	must(t, l.core.Redis.Del(t.Context(), log(limits.EndpointOrders)).Err())
+	send(limits.EndpointOrders, 20)
+	check(t, size(limits.EndpointOrders) == 16*7, "a new log takes %d bytes", size(limits.EndpointOrders))
 
-	check(t, send(EndpointCancel, 400) == 200, "a window larger than the bound forgets")
-	check(t, size(EndpointCancel) == 256*7, "the log of a large window takes %d bytes", size(EndpointCancel))
+	check(t, send(limits.EndpointCancel, 400) == 200, "a window larger than the bound forgets")
+	check(t, size(limits.EndpointCancel) == 256*7, "the log of a large window takes %d bytes", size(limits.EndpointCancel))
 }
 
 // A client that goes on while it is refused is admitted when its window has room
@@ -403,8 +405,10 @@ func TestRefusals_AreNotCounted(t *testing.T) {
 		"cancel": func(s *env, _ int) error {
 			return errOf(s.Orders.Cancel(t.Context(), s.account, unknown, "", "", time.Now()))
 		},
-		"token":   func(s *env, _ int) error { return errOf(s.Limits.CountToken(t.Context(), s.account, testHash)) },
-		"consume": func(s *env, _ int) error { return errOf(s.Limits.Consume(t.Context(), s.account, EndpointOrders)) },
+		"token": func(s *env, _ int) error { return errOf(s.Limits.CountToken(t.Context(), s.account, testHash)) },
+		"consume": func(s *env, _ int) error {
+			return errOf(s.Limits.Consume(t.Context(), s.account, limits.EndpointOrders))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newEnv(t)
@@ -429,15 +433,15 @@ func TestRefusals_AreNotCounted(t *testing.T) {
 // it was about to expire; without it an account goes on.
 func TestRing_LogOutlivesItsWindows(t *testing.T) {
 	s := newEnv(t)
-	log := s.partitionOf(s.account).windows(EndpointCancel, s.account) + "l"
+	log := limits.WindowsKey(s.core.PartitionOf(s.account), limits.EndpointCancel, s.account) + "l"
 	admit := func() {
 		t.Helper()
-		get(s.Limits.Consume(t.Context(), s.account, EndpointCancel))(t)
+		get(s.Limits.Consume(t.Context(), s.account, limits.EndpointCancel))(t)
 	}
 
 	outlives := func() {
 		t.Helper()
-		day, ttl := delivery.MaxWindowSeconds*time.Second, s.rdb.PTTL(t.Context(), log).Val()
+		day, ttl := delivery.MaxWindowSeconds*time.Second, s.core.Redis.PTTL(t.Context(), log).Val()
 		check(t, ttl >= day && ttl <= day+2*time.Minute, "the log is kept for %s", ttl)
 	}
 
@@ -446,14 +450,14 @@ func TestRing_LogOutlivesItsWindows(t *testing.T) {
 	}
 
 	outlives()
-	must(t, s.rdb.PExpire(t.Context(), log, 2*time.Minute).Err())
+	must(t, s.core.Redis.PExpire(t.Context(), log, 2*time.Minute).Err())
 	get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error {
 		a.Limits.Cancel.Sustained = delivery.Window{Count: 1000, Seconds: 3600}
 		return nil
 	}))(t)
 
 	outlives()
-	must(t, s.rdb.Del(t.Context(), log).Err())
+	must(t, s.core.Redis.Del(t.Context(), log).Err())
 	for range 20 {
 		admit()
 	}
@@ -485,9 +489,9 @@ func (m *bruteForce) used(now int64) (sustained, burst int) {
 
 // compareUsage compares Usage with the model, and with what the last request was
 // told: as many pass as it says remain.
-func (m *bruteForce) compareUsage(tb testing.TB, l *Ledger, account delivery.AccountID, now int64, answered *Quota) error {
+func (m *bruteForce) compareUsage(tb testing.TB, l *Ledger, account delivery.AccountID, now int64, answered *limits.Quota) error {
 	tb.Helper()
-	uses := get(l.Monitor.Usage(tb.Context(), []delivery.AccountID{account}))(tb)
+	uses := get(l.Limits.Usage(tb.Context(), []delivery.AccountID{account}))(tb)
 	use := uses[0][m.endpoint]
 	sustained, burst := m.used(now)
 	if use.Endpoint != m.endpoint || use.Sustained.Used != sustained || use.Burst.Used != burst {
@@ -511,24 +515,24 @@ func (m *bruteForce) compareUsage(tb testing.TB, l *Ledger, account delivery.Acc
 
 func TestUsage_ShowsTheLimitsOfEveryEndpoint(t *testing.T) {
 	l := openTest(t)
-	limits := delivery.DefaultLimits()
-	id, other := newAccount(t, l, limits), newAccount(t, l, limits)
+	bounds := delivery.DefaultLimits()
+	id, other := newAccount(t, l, bounds), newAccount(t, l, bounds)
 	l.setClock(t, 4_000_000_000*second)
-	for e := range endpoints {
+	for e := range limits.Endpoints {
 		for range e + 2 {
 			get(l.Limits.Consume(t.Context(), id, e))(t)
 		}
 	}
 
-	uses := get(l.Monitor.Usage(t.Context(), []delivery.AccountID{other, delivery.NewAccountID(), id}))(t)
+	uses := get(l.Limits.Usage(t.Context(), []delivery.AccountID{other, delivery.NewAccountID(), id}))(t)
 	require(t, len(uses) == 3 && uses[1] == nil && len(uses[0]) == 5 && len(uses[2]) == 5, "%+v", uses)
-	want := []EndpointUse{
-		{EndpointOrders, WindowUse{limits.Orders.Sustained, 2}, WindowUse{limits.Orders.Burst, 2}},
-		{EndpointOrderStatus, WindowUse{limits.OrderStatus.Sustained, 3}, WindowUse{}},
-		{EndpointCancel, WindowUse{limits.Cancel.Sustained, 4}, WindowUse{}},
+	want := []limits.EndpointUse{
+		{Endpoint: limits.EndpointOrders, Sustained: limits.WindowUse{Window: bounds.Orders.Sustained, Used: 2}, Burst: limits.WindowUse{Window: bounds.Orders.Burst, Used: 2}},
+		{Endpoint: limits.EndpointOrderStatus, Sustained: limits.WindowUse{Window: bounds.OrderStatus.Sustained, Used: 3}, Burst: limits.WindowUse{}},
+		{Endpoint: limits.EndpointCancel, Sustained: limits.WindowUse{Window: bounds.Cancel.Sustained, Used: 4}, Burst: limits.WindowUse{}},
 		// 200 requests that are paid off at one a second.
-		{EndpointStores, WindowUse{delivery.Window{Count: 200, Seconds: 200}, 5}, WindowUse{limits.Stores.Burst, 5}},
-		{EndpointToken, WindowUse{limits.Token.Sustained, 6}, WindowUse{}},
+		{Endpoint: limits.EndpointStores, Sustained: limits.WindowUse{Window: delivery.Window{Count: 200, Seconds: 200}, Used: 5}, Burst: limits.WindowUse{Window: bounds.Stores.Burst, Used: 5}},
+		{Endpoint: limits.EndpointToken, Sustained: limits.WindowUse{Window: bounds.Token.Sustained, Used: 6}, Burst: limits.WindowUse{}},
 	}
 
 	names := []string{"orders", "orderStatus", "cancel", "stores", "token"}
@@ -539,7 +543,7 @@ func TestUsage_ShowsTheLimitsOfEveryEndpoint(t *testing.T) {
 		check(t, w.Endpoint.String() == names[i], "endpoint %d is called %s", i, w.Endpoint)
 	}
 
-	check(t, endpoints.String() == "Endpoint(5)", "%v", endpoints.String())
+	check(t, limits.Endpoints.String() == "Endpoint(5)", "%v", limits.Endpoints.String())
 }
 
 // A window that was made shorter holds, until the next admission, more than its
@@ -553,49 +557,51 @@ func TestUsage_ClockBackInAShorterWindow(t *testing.T) {
 		id := newAccount(t, l, delivery.Limits{Orders: wide, OrderStatus: wide, Cancel: wide, Stores: wide, Token: wide})
 		for _, at := range []int64{last - c.first, last} {
 			l.setClock(t, at)
-			get(l.Limits.Consume(t.Context(), id, EndpointCancel))(t)
+			get(l.Limits.Consume(t.Context(), id, limits.EndpointCancel))(t)
 		}
 
 		get(l.Accounts.Update(t.Context(), id, func(a *delivery.Account) error { a.Limits.Cancel.Sustained.Seconds = 10; return nil }))(t)
 		l.setClock(t, last-c.back)
-		uses := get(l.Monitor.Usage(t.Context(), []delivery.AccountID{id}))(t)
-		quota := get(l.Limits.Consume(t.Context(), id, EndpointCancel))(t)
-		if used := uses[0][EndpointCancel].Sustained.Used; used != quota.Limit-quota.Remaining-1 {
+		uses := get(l.Limits.Usage(t.Context(), []delivery.AccountID{id}))(t)
+		quota := get(l.Limits.Consume(t.Context(), id, limits.EndpointCancel))(t)
+		if used := uses[0][limits.EndpointCancel].Sustained.Used; used != quota.Limit-quota.Remaining-1 {
 			t.Errorf("%d us back: %d used, and after one more request %d of %d remain", c.back, used, quota.Remaining, quota.Limit)
 		}
 	}
 }
 
 func TestUsage_OfNobodyIsNothing(t *testing.T) {
-	uses := get(openTest(t).Monitor.Usage(t.Context(), nil))(t)
+	uses := get(openTest(t).Limits.Usage(t.Context(), nil))(t)
 	check(t, len(uses) == 0, "%+v", uses)
 }
 
 func TestUsage_WritesNothing(t *testing.T) {
 	s := newEnv(t)
-	ring := s.partitionOf(s.account).windows(EndpointOrders, s.account)
+	ring := limits.WindowsKey(s.core.PartitionOf(s.account), limits.EndpointOrders, s.account)
 	now := 4_000_000_000 * second
 	s.setClock(t, now)
 	for range 40 {
-		get(s.Limits.Consume(t.Context(), s.account, EndpointOrders))(t)
+		get(s.Limits.Consume(t.Context(), s.account, limits.EndpointOrders))(t)
 	}
 
-	dump := func() string { return s.rdb.Dump(t.Context(), ring).Val() + s.rdb.Dump(t.Context(), ring+"l").Val() }
+	dump := func() string {
+		return s.core.Redis.Dump(t.Context(), ring).Val() + s.core.Redis.Dump(t.Context(), ring+"l").Val()
+	}
 	before := dump()
 	for _, at := range []int64{now, now - second/2, now - 500*second, now + 59*second, now + 61*second} {
 		s.setClock(t, at)
-		uses := get(s.Monitor.Usage(t.Context(), []delivery.AccountID{s.account}))(t)
+		uses := get(s.Limits.Usage(t.Context(), []delivery.AccountID{s.account}))(t)
 		want := 40
 		if at > now+60*second {
 			want = 0
 		}
-		got := uses[0][EndpointOrders].Sustained.Used
+		got := uses[0][limits.EndpointOrders].Sustained.Used
 		check(t, got == want, "%d used %d s later, want %d", got, (at-now)/second, want)
 	}
 
 	check(t, dump() == before, "the ring was changed")
-	writing := openTest(t, func(c *Config) {
-		c.edit = func(file, text string) string {
+	writing := openTest(t, func(c *core.Config) {
+		c.Edit = func(file, text string) string {
 			if file == "usage" {
 				text = "call('SET', KEYS[1], '')\n" + text
 			}
@@ -603,7 +609,7 @@ func TestUsage_WritesNothing(t *testing.T) {
 		}
 	})
 
-	check(t, errOf(writing.Monitor.Usage(t.Context(), []delivery.AccountID{newAccount(t, writing, plenty())})) != nil, "a usage script that writes is let pass")
+	check(t, errOf(writing.Limits.Usage(t.Context(), []delivery.AccountID{newAccount(t, writing, plenty())})) != nil, "a usage script that writes is let pass")
 }
 
 // Without its log a ring counts what is in its head; a limit that was lowered is
@@ -612,19 +618,19 @@ func TestUsage_ExpiredLogAndLoweredLimit(t *testing.T) {
 	s := newEnv(t)
 	s.setClock(t, 4_000_000_000*second)
 	for range 20 {
-		get(s.Limits.Consume(t.Context(), s.account, EndpointCancel))(t)
+		get(s.Limits.Consume(t.Context(), s.account, limits.EndpointCancel))(t)
 	}
 
-	use := func() WindowUse {
+	use := func() limits.WindowUse {
 		t.Helper()
-		uses := get(s.Monitor.Usage(t.Context(), []delivery.AccountID{s.account}))(t)
-		return uses[0][EndpointCancel].Sustained
+		uses := get(s.Limits.Usage(t.Context(), []delivery.AccountID{s.account}))(t)
+		return uses[0][limits.EndpointCancel].Sustained
 	}
 
 	lower := delivery.Window{Count: 5, Seconds: 60}
 	get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error { a.Limits.Cancel.Sustained = lower; return nil }))(t)
-	equal(t, use(), (WindowUse{lower, 20}), "got")
-	must(t, s.rdb.Del(t.Context(), s.partitionOf(s.account).windows(EndpointCancel, s.account)+"l").Err())
+	equal(t, use(), (limits.WindowUse{Window: lower, Used: 20}), "got")
+	must(t, s.core.Redis.Del(t.Context(), limits.WindowsKey(s.core.PartitionOf(s.account), limits.EndpointCancel, s.account)+"l").Err())
 	s.setClock(t, 4_000_000_059*second)
 	if got := use(); got.Used != 20 {
 		t.Errorf("%+v without the log, within the window", got)
@@ -639,7 +645,7 @@ func TestUsage_ExpiredLogAndLoweredLimit(t *testing.T) {
 func TestUsage_RedisUnavailable(t *testing.T) {
 	l := openTest(t)
 	id := newAccount(t, l, plenty())
-	_, err := l.Monitor.Usage(overContext(t), []delivery.AccountID{id})
+	_, err := l.Limits.Usage(overContext(t), []delivery.AccountID{id})
 	check(t, errors.Is(err, delivery.ErrUnavailable), "got %v", err)
 }
 

@@ -13,15 +13,20 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/partitions"
+	"vendorapi/internal/ledger/webhooks"
 )
 
 func allAccounts(t testing.TB, l *Ledger) []*delivery.Account {
 	t.Helper()
-	return accountsOf(t, l, AccountFilter{}, 100, func() {})
+	return accountsOf(t, l, accounts.AccountFilter{}, 100, func() {})
 }
 
 // accountsOf lists accounts page by page, and calls between before each further page.
-func accountsOf(t testing.TB, l *Ledger, f AccountFilter, limit int, between func()) []*delivery.Account {
+func accountsOf(t testing.TB, l *Ledger, f accounts.AccountFilter, limit int, between func()) []*delivery.Account {
 	t.Helper()
 	return pagesOf(t, limit, between, func(cursor string) ([]*delivery.Account, string, error) {
 		return l.Accounts.Page(t.Context(), f, cursor, limit)
@@ -47,14 +52,14 @@ func pagesOf[T any](t testing.TB, limit int, between func(), read func(cursor st
 	}
 }
 
-func allReceivers(t testing.TB, l *Ledger) []*WebhookEndpoint {
+func allReceivers(t testing.TB, l *Ledger) []*webhooks.WebhookEndpoint {
 	t.Helper()
 	return receiversOf(t, l, "", 100)
 }
 
-func receiversOf(t testing.TB, l *Ledger, state EndpointState, limit int) []*WebhookEndpoint {
+func receiversOf(t testing.TB, l *Ledger, state partitions.EndpointState, limit int) []*webhooks.WebhookEndpoint {
 	t.Helper()
-	return pagesOf(t, limit, func() {}, func(cursor string) ([]*WebhookEndpoint, string, error) {
+	return pagesOf(t, limit, func() {}, func(cursor string) ([]*webhooks.WebhookEndpoint, string, error) {
 		return l.Webhooks.Page(t.Context(), state, cursor, limit)
 	})
 }
@@ -89,13 +94,13 @@ func TestAccountPages_HaveEachOnceByName(t *testing.T) {
 	}
 
 	for _, limit := range []int{1, 7, 24, 25, 26} {
-		equal(t, namesOf(accountsOf(t, l, AccountFilter{}, limit, func() {})), want, fmt.Sprint("pages of ", limit))
+		equal(t, namesOf(accountsOf(t, l, accounts.AccountFilter{}, limit, func() {})), want, fmt.Sprint("pages of ", limit))
 	}
 
 	// Accounts that come between pages move no other one.
-	added := accountsOf(t, l, AccountFilter{}, 10, func() { newNamed(t, l, "A first one") })
+	added := accountsOf(t, l, accounts.AccountFilter{}, 10, func() { newNamed(t, l, "A first one") })
 	equal(t, namesOf(added), want, "with new ones before the page")
-	equal(t, get(l.Accounts.Counts(t.Context()))(t), AccountCounts{All: 27}, "counts")
+	equal(t, get(l.Accounts.Counts(t.Context()))(t), accounts.AccountCounts{All: 27}, "counts")
 }
 
 func TestAccountPages_FindTheBeginningOfANameInAnyCase(t *testing.T) {
@@ -119,7 +124,7 @@ func TestAccountPages_FindTheBeginningOfANameInAnyCase(t *testing.T) {
 		delivery.NewAccountID().String(): nil,
 	} {
 		var got []string
-		for _, a := range accountsOf(t, l, AccountFilter{Text: text}, 2, func() {}) {
+		for _, a := range accountsOf(t, l, accounts.AccountFilter{Text: text}, 2, func() {}) {
 			got = append(got, a.Name)
 		}
 		equal(t, got, want, fmt.Sprintf("%q", text))
@@ -143,15 +148,15 @@ func TestAccountPages_RefuseForeignCursors(t *testing.T) {
 	l := openTest(t)
 	newNamed(t, l, "Vendor")
 	id := delivery.NewAccountID()
-	member := base64.RawURLEncoding.EncodeToString([]byte(nameMember(id, "a", 1)))
+	member := base64.RawURLEncoding.EncodeToString([]byte(accounts.NameMember(id, "a", 1)))
 	for _, cursor := range []string{"1", "!", "AAAA", "0.00", strings.Repeat("A", 4000)} {
-		wantCode(t, errOf2(l.Accounts.Page(t.Context(), AccountFilter{}, cursor, 10)), delivery.CodeValidationFailed)
+		wantCode(t, errOf2(l.Accounts.Page(t.Context(), accounts.AccountFilter{}, cursor, 10)), delivery.CodeValidationFailed)
 	}
 
-	wantCode(t, errOf2(l.Accounts.Page(t.Context(), AccountFilter{Text: id.String()}, member, 10)), delivery.CodeValidationFailed)
+	wantCode(t, errOf2(l.Accounts.Page(t.Context(), accounts.AccountFilter{Text: id.String()}, member, 10)), delivery.CodeValidationFailed)
 	of := fmt.Sprintf("%x", id[:])
 	for _, cursor := range []string{"1", "1.", "1.00", "-1." + of, "+1." + of, "01." + of, "1." + of + "00", "1. " + of, "99999999999999999999." + of, member} {
-		wantCode(t, errOf2(l.Accounts.Page(t.Context(), AccountFilter{State: AccountSuspended}, cursor, 10)), delivery.CodeValidationFailed)
+		wantCode(t, errOf2(l.Accounts.Page(t.Context(), accounts.AccountFilter{State: accounts.AccountSuspended}, cursor, 10)), delivery.CodeValidationFailed)
 		wantCode(t, errOf2(l.Webhooks.Page(t.Context(), "", cursor, 10)), delivery.CodeValidationFailed)
 	}
 }
@@ -184,16 +189,16 @@ func TestAccountNames_OutliveAnEndBetweenTheWrites(t *testing.T) {
 	l := openTest(t)
 	a := newNamed(t, l, "Bir")
 	never := delivery.NewAccountID()
-	for _, member := range []string{nameMember(never, "Hiç", 1), nameMember(a.ID, "Yarım", 2)} {
-		must(t, l.rdb.ZAdd(t.Context(), l.namesKey(), redis.Z{Member: member}).Err())
+	for _, member := range []string{accounts.NameMember(never, "Hiç", 1), accounts.NameMember(a.ID, "Yarım", 2)} {
+		must(t, l.core.Redis.ZAdd(t.Context(), l.Accounts.NamesKey(), redis.Z{Member: member}).Err())
 	}
 
-	equal(t, namesOf(accountsOf(t, l, AccountFilter{}, 1, func() {})), []string{"Bir"}, "names")
+	equal(t, namesOf(accountsOf(t, l, accounts.AccountFilter{}, 1, func() {})), []string{"Bir"}, "names")
 
-	must(t, l.rdb.ZAdd(t.Context(), l.namesKey(), redis.Z{Member: "damaged"}).Err())
+	must(t, l.core.Redis.ZAdd(t.Context(), l.Accounts.NamesKey(), redis.Z{Member: "damaged"}).Err())
 	b := newNamed(t, l, "İki")
-	must(t, l.rdb.ZRem(t.Context(), l.namesKey(), nameMember(b.ID, b.Name, 1)).Err())
-	must(t, l.Accounts.repairNames(t.Context()))
+	must(t, l.core.Redis.ZRem(t.Context(), l.Accounts.NamesKey(), accounts.NameMember(b.ID, b.Name, 1)).Err())
+	must(t, l.Accounts.RepairNames(t.Context()))
 	equal(t, namesOf(allAccounts(t, l)), []string{"Bir", "İki"}, "names after the repair")
 	equal(t, get(l.Accounts.Counts(t.Context()))(t).All, 2, "accounts after the repair")
 	l.rename(t, a.ID, "Yarım")
@@ -215,26 +220,26 @@ func TestAccountPages_OfAState(t *testing.T) {
 		}
 	}
 
-	equal(t, namesOf(accountsOf(t, l, AccountFilter{State: AccountSuspended}, 2, func() {})), suspended, "suspended, the first ones first")
-	equal(t, namesOf(accountsOf(t, l, AccountFilter{State: AccountSuspended, Text: "vendor 4"}, 2, func() {})), []string{"Vendor 4"}, "one of them")
-	equal(t, get(l.Accounts.Counts(t.Context()))(t), AccountCounts{All: 9, Suspended: 5}, "counts")
+	equal(t, namesOf(accountsOf(t, l, accounts.AccountFilter{State: accounts.AccountSuspended}, 2, func() {})), suspended, "suspended, the first ones first")
+	equal(t, namesOf(accountsOf(t, l, accounts.AccountFilter{State: accounts.AccountSuspended, Text: "vendor 4"}, 2, func() {})), []string{"Vendor 4"}, "one of them")
+	equal(t, get(l.Accounts.Counts(t.Context()))(t), accounts.AccountCounts{All: 9, Suspended: 5}, "counts")
 	for _, a := range allAccounts(t, l) {
 		suspend(a.ID, false)
 	}
 
-	equal(t, get(l.Accounts.Counts(t.Context()))(t), AccountCounts{All: 9}, "counts")
-	equal(t, len(accountsOf(t, l, AccountFilter{State: AccountSuspended}, 2, func() {})), 0, "suspended")
+	equal(t, get(l.Accounts.Counts(t.Context()))(t), accounts.AccountCounts{All: 9}, "counts")
+	equal(t, len(accountsOf(t, l, accounts.AccountFilter{State: accounts.AccountSuspended}, 2, func() {})), 0, "suspended")
 }
 
 func TestAccountPages_InExcessUntilItEnds(t *testing.T) {
 	now := time.Now().Truncate(time.Minute)
-	l := openTest(t, func(c *Config) { c.Now = func() time.Time { return now } })
-	limits := plenty()
-	limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 3600}}
-	id := newAccount(t, l, limits)
+	l := openTest(t, func(c *core.Config) { c.Now = func() time.Time { return now } })
+	bounds := plenty()
+	bounds.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 3600}}
+	id := newAccount(t, l, bounds)
 	quiet := newAccount(t, l, plenty())
 	inExcess := func() (ids []delivery.AccountID) {
-		for _, a := range accountsOf(t, l, AccountFilter{State: AccountInExcess}, 5, func() {}) {
+		for _, a := range accountsOf(t, l, accounts.AccountFilter{State: accounts.AccountInExcess}, 5, func() {}) {
 			check(t, !a.ExcessSince.IsZero(), "%+v", a)
 			ids = append(ids, a.ID)
 		}
@@ -242,41 +247,43 @@ func TestAccountPages_InExcessUntilItEnds(t *testing.T) {
 		return ids
 	}
 
-	for range excessMinutes {
+	for range limits.ExcessMinutes {
 		equal(t, len(inExcess()), 0, "accounts in excess")
 		for range 5 {
-			_, _ = l.Limits.Consume(t.Context(), id, EndpointOrders)
-			_, _ = l.Limits.Consume(t.Context(), quiet, EndpointOrders)
+			_, _ = l.Limits.Consume(t.Context(), id, limits.EndpointOrders)
+			_, _ = l.Limits.Consume(t.Context(), quiet, limits.EndpointOrders)
 		}
 		must(t, l.Limits.Flush(t.Context(), now))
 		now = now.Add(time.Minute)
 	}
 
 	equal(t, inExcess(), []delivery.AccountID{id}, "accounts in excess")
-	now = now.Add(excessSpan * time.Minute) // the account is silent
+	now = now.Add(limits.ExcessSpan * time.Minute) // the account is silent
 	equal(t, len(inExcess()), 0, "accounts in excess after it has ended")
-	_, _ = l.Limits.Consume(t.Context(), id, EndpointCancel)
+	_, _ = l.Limits.Consume(t.Context(), id, limits.EndpointCancel)
 	must(t, l.Limits.Flush(t.Context(), now))
-	equal(t, get(l.rdb.Exists(t.Context(), l.partitionOf(id).list(listExcess)).Result())(t), 0, "lists of those in excess")
+	equal(t, get(l.core.Redis.Exists(t.Context(), l.core.PartitionOf(id).List(core.ListExcess)).Result())(t), 0, "lists of those in excess")
 }
 
 func TestReceiverPages_WorstAndLongestFirst(t *testing.T) {
 	l := openTest(t)
 	base := time.UnixMilli(1_795_000_000_000)
-	states := []EndpointState{EndpointHealthy, EndpointFailing, EndpointGone, EndpointUnreachable}
+	states := []partitions.EndpointState{partitions.EndpointHealthy, partitions.EndpointFailing, partitions.EndpointGone, partitions.EndpointUnreachable}
 	type receiver struct {
 		account delivery.AccountID
-		state   EndpointState
+		state   partitions.EndpointState
 		since   int64
 	}
 
 	var want []receiver
-	counts := map[EndpointState]int64{}
+	counts := map[partitions.EndpointState]int64{}
 	for i := range 40 {
 		s := newVendor(t, l)
 		s.register(t)
 		r := receiver{s.account, states[i%4], base.UnixMilli() + int64(i*7%40/3)} // many share a millisecond
-		s.owns(t, func(step *Step) { step.Endpoint(s.account, &EndpointChange{State: r.state, StateSince: r.since}) })
+		s.owns(t, func(step *partitions.Step) {
+			step.Endpoint(s.account, &partitions.EndpointChange{State: r.state, StateSince: r.since})
+		})
 		want = append(want, r)
 		counts[r.state]++
 	}
@@ -288,7 +295,7 @@ func TestReceiverPages_WorstAndLongestFirst(t *testing.T) {
 		if a.since != b.since {
 			return int(a.since - b.since)
 		}
-		return compareAccounts(a.account, b.account)
+		return core.CompareAccounts(a.account, b.account)
 	})
 
 	for _, limit := range []int{1, 3, 39, 40, 100} {
@@ -311,7 +318,7 @@ func TestReceiverPages_WorstAndLongestFirst(t *testing.T) {
 
 func TestReceivers_AreCountedWhileTheyHaveAURL(t *testing.T) {
 	s := newWebhookEnv(t)
-	counts := func(want map[EndpointState]int64, when string) {
+	counts := func(want map[partitions.EndpointState]int64, when string) {
 		t.Helper()
 		got := get(s.Webhooks.Counts(t.Context()))(t)
 		for state, n := range got {
@@ -320,25 +327,25 @@ func TestReceivers_AreCountedWhileTheyHaveAURL(t *testing.T) {
 	}
 
 	fail := func() {
-		s.owns(t, func(step *Step) {
-			step.Endpoint(s.account, &EndpointChange{State: EndpointUnreachable, StateSince: s.now().UnixMilli()})
+		s.owns(t, func(step *partitions.Step) {
+			step.Endpoint(s.account, &partitions.EndpointChange{State: partitions.EndpointUnreachable, StateSince: s.now().UnixMilli()})
 		})
 	}
 
-	counts(map[EndpointState]int64{EndpointHealthy: 1}, "registered")
+	counts(map[partitions.EndpointState]int64{partitions.EndpointHealthy: 1}, "registered")
 	fail()
-	counts(map[EndpointState]int64{EndpointUnreachable: 1}, "unreachable")
+	counts(map[partitions.EndpointState]int64{partitions.EndpointUnreachable: 1}, "unreachable")
 	get2(s.Webhooks.SetURL(t.Context(), s.account, "https://vendor.example/hook"))(t)
-	counts(map[EndpointState]int64{EndpointUnreachable: 1}, "with the same URL again")
+	counts(map[partitions.EndpointState]int64{partitions.EndpointUnreachable: 1}, "with the same URL again")
 	get2(s.Webhooks.SetURL(t.Context(), s.account, "https://vendor.example/other"))(t)
-	counts(map[EndpointState]int64{EndpointHealthy: 1}, "with another URL")
+	counts(map[partitions.EndpointState]int64{partitions.EndpointHealthy: 1}, "with another URL")
 	must(t, s.Webhooks.Delete(t.Context(), s.account))
 	counts(nil, "deleted")
 	fail() // the owner has not heard of it yet
 	counts(nil, "deleted, and written by its owner")
 	equal(t, len(allReceivers(t, s.Ledger)), 0, "receivers")
 	get2(s.Webhooks.SetURL(t.Context(), s.account, "https://vendor.example/hook"))(t)
-	counts(map[EndpointState]int64{EndpointHealthy: 1}, "registered again")
+	counts(map[partitions.EndpointState]int64{partitions.EndpointHealthy: 1}, "registered again")
 }
 
 // What a page costs does not depend on how many accounts there are.
@@ -354,20 +361,20 @@ func TestListings_CostTheSameWhateverTheNumberOfAccounts(t *testing.T) {
 	server, config := ownServer(t)
 	l := openTest(t, config)
 	counted := &countCommands{counts: map[string]int{}}
-	l.rdb.AddHook(counted)
+	l.core.Redis.AddHook(counted)
 
 	reads := map[string]func(ctx context.Context) error{
 		"accounts": func(ctx context.Context) error {
-			return errOf2(l.Accounts.Page(ctx, AccountFilter{}, "", pageLimit))
+			return errOf2(l.Accounts.Page(ctx, accounts.AccountFilter{}, "", pageLimit))
 		},
 		"accounts by text": func(ctx context.Context) error {
-			return errOf2(l.Accounts.Page(ctx, AccountFilter{Text: "vendor 00"}, "", pageLimit))
+			return errOf2(l.Accounts.Page(ctx, accounts.AccountFilter{Text: "vendor 00"}, "", pageLimit))
 		},
 		"account by name": func(ctx context.Context) error {
 			return errOf(l.Accounts.Named(ctx, "vendor 00007"))
 		},
 		"suspended": func(ctx context.Context) error {
-			return errOf2(l.Accounts.Page(ctx, AccountFilter{State: AccountSuspended}, "", pageLimit))
+			return errOf2(l.Accounts.Page(ctx, accounts.AccountFilter{State: accounts.AccountSuspended}, "", pageLimit))
 		},
 		"counts": func(ctx context.Context) error {
 			return errOf(l.Accounts.Counts(ctx))
@@ -379,7 +386,7 @@ func TestListings_CostTheSameWhateverTheNumberOfAccounts(t *testing.T) {
 			return errOf(l.Webhooks.Counts(ctx))
 		},
 		"stores": func(ctx context.Context) error {
-			return errOf2(l.Stores.Find(ctx, StoreFilter{Text: "no such store"}, pageLimit))
+			return errOf2(l.Stores.Find(ctx, accounts.StoreFilter{Text: "no such store"}, pageLimit))
 		},
 		"order": func(ctx context.Context) error {
 			return errOf(l.Orders.Find(ctx, delivery.NewAccountID(), "X-1"))

@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
 )
 
 func TestLogins_RememberABoundedNumber(t *testing.T) {
 	now := time.UnixMilli(1_795_000_000_000)
-	l := openTest(t, func(c *Config) { c.Now = func() time.Time { return now } })
+	l := openTest(t, func(c *core.Config) { c.Now = func() time.Time { return now } })
 	untilRefused(t, 10, 6*time.Second, func(int) error {
 		equal(t, l.Limits.LoginWait("ven_1", "192.0.2.1"), 0, "before the first refusal the wait")
 		return l.Limits.CountFailedLogin(t.Context(), "ven_1", "192.0.2.1")
@@ -20,24 +22,24 @@ func TestLogins_RememberABoundedNumber(t *testing.T) {
 	check(t, wait > 0 && l.Limits.LoginWait("ven_1", "192.0.2.2") <= 0 && l.Limits.LoginWait("ven_2", "192.0.2.1") <= 0, "wait %s", wait)
 	now = now.Add(wait)
 	check(t, l.Limits.LoginWait("ven_1", "192.0.2.1") <= 0, "it goes on for longer than it said")
-	for i := range 2*throttledKept + 1 {
-		remember(&l.Limits.logins.throttled, throttledKept, strconv.Itoa(i), now.Add(time.Minute))
+	for i := range 2*limits.ThrottledKept + 1 {
+		core.Remember(&l.Limits.Logins.Throttled, limits.ThrottledKept, strconv.Itoa(i), now.Add(time.Minute))
 	}
 
-	check(t, len(l.Limits.logins.throttled) <= throttledKept, "%d are remembered", len(l.Limits.logins.throttled))
-	l.Limits.logins.secrets = map[delivery.AccountID]*knownSecrets{}
-	for len(l.Limits.logins.secrets) < secretsKept {
-		l.Limits.logins.secrets[delivery.NewAccountID()] = &knownSecrets{}
+	check(t, len(l.Limits.Logins.Throttled) <= limits.ThrottledKept, "%d are remembered", len(l.Limits.Logins.Throttled))
+	l.Limits.Logins.Secrets = map[delivery.AccountID]*limits.KnownSecrets{}
+	for len(l.Limits.Logins.Secrets) < limits.SecretsKept {
+		l.Limits.Logins.Secrets[delivery.NewAccountID()] = &limits.KnownSecrets{}
 	}
 
 	id := newAccount(t, l, plenty())
 	check(t, get(l.Limits.KnowsAccountSecret(t.Context(), id, testHash))(t), "a right secret is not known")
-	check(t, len(l.Limits.logins.secrets) <= secretsKept, "of %d accounts secrets are remembered", len(l.Limits.logins.secrets))
+	check(t, len(l.Limits.Logins.Secrets) <= limits.SecretsKept, "of %d accounts secrets are remembered", len(l.Limits.Logins.Secrets))
 }
 
 // What is known of an account is read again before a change is a second old.
 func TestKnowsAccountSecret_SeesChangesWithinASecond(t *testing.T) {
-	check(t, accountsKnown <= time.Second && secretsKnown < time.Second, "known for %s and %s", accountsKnown, secretsKnown)
+	check(t, limits.AccountsKnown <= time.Second && limits.SecretsKnown < time.Second, "known for %s and %s", limits.AccountsKnown, limits.SecretsKnown)
 	e := newSecretsEnv(t, "account")
 	e.at(t, 0)
 	knows := func(n byte) bool {
@@ -46,11 +48,11 @@ func TestKnowsAccountSecret_SeesChangesWithinASecond(t *testing.T) {
 	must(t, e.rotate(10, true))
 	check(t, knows(10) && !knows(11), "known: %t, %t", knows(10), knows(11))
 	must(t, e.rotate(11, true))
-	e.at(t, secretsKnown)
+	e.at(t, limits.SecretsKnown)
 	check(t, !knows(10) && knows(11), "a rotation is not seen")
-	e.at(t, accountsKnown)
+	e.at(t, limits.AccountsKnown)
 	other := newAccount(t, e.Ledger, plenty())
-	e.at(t, 2*accountsKnown)
+	e.at(t, 2*limits.AccountsKnown)
 	check(t, get(e.Limits.KnowsAccountSecret(t.Context(), other, testHash))(t), "a new account is not seen")
 	check(t, !get(e.Limits.KnowsAccountSecret(t.Context(), delivery.NewAccountID(), testHash))(t), "an account that is none is known")
 }
@@ -67,9 +69,9 @@ func TestHasAccountSecret_SeesEveryChangeAtOnce(t *testing.T) {
 		check(t, has(e.subject, 10+n) && !has(e.subject, 9+n), "secret %d is not the only one", n)
 	}
 
-	remembered := len(e.Limits.logins.secrets)
+	remembered := len(e.Limits.Logins.Secrets)
 	check(t, !has(delivery.NewAccountID(), 12), "an account that is none has a secret")
-	equal(t, len(e.Limits.logins.secrets), remembered, "after a guess the accounts that are remembered")
+	equal(t, len(e.Limits.Logins.Secrets), remembered, "after a guess the accounts that are remembered")
 }
 
 // Who has shown no right secret, and a token of no account, adds to nobody's requests.
@@ -78,9 +80,9 @@ func TestActivity_CountsNothingForStrangers(t *testing.T) {
 	account := newAccount(t, l, plenty())
 	_, _, err := l.Limits.CountToken(t.Context(), account, [32]byte{1})
 	wantCode(t, err, delivery.CodeInvalidCredentials)
-	_, err = l.Limits.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders)
+	_, err = l.Limits.Consume(t.Context(), delivery.NewAccountID(), limits.EndpointOrders)
 	wantCode(t, err, delivery.CodeTokenInvalid)
 
-	accounts, _ := l.Limits.activity.drain()
+	accounts, _ := l.Limits.Counts.Drain()
 	equal(t, len(accounts), 0, "accounts with requests")
 }

@@ -15,8 +15,8 @@ type saved map[string]string
 func (s *env) save(t *testing.T) saved {
 	t.Helper()
 	all := make(saved)
-	for _, key := range get(s.rdb.Keys(t.Context(), "*").Result())(t) {
-		all[key] = get(s.rdb.Dump(t.Context(), key).Result())(t)
+	for _, key := range get(s.core.Redis.Keys(t.Context(), "*").Result())(t) {
+		all[key] = get(s.core.Redis.Dump(t.Context(), key).Result())(t)
 	}
 	return all
 }
@@ -24,9 +24,9 @@ func (s *env) save(t *testing.T) saved {
 // loseSince takes back all that was written since save, as a failover does to that replica.
 func (s *env) loseSince(t *testing.T, all saved) {
 	t.Helper()
-	must(t, s.rdb.FlushDB(t.Context()).Err())
+	must(t, s.core.Redis.FlushDB(t.Context()).Err())
 	for key, value := range all {
-		must(t, s.rdb.Restore(t.Context(), key, 0, value).Err())
+		must(t, s.core.Redis.Restore(t.Context(), key, 0, value).Err())
 	}
 }
 

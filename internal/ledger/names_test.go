@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
 )
 
 // newNamedWithID creates an account whose id begins with a byte.
@@ -24,12 +26,12 @@ func newNamedWithID(t *testing.T, l *Ledger, first byte, name string) *delivery.
 // leaveName adds a name as a rename does whose second write fails.
 func (l *Ledger) leaveName(t *testing.T, id delivery.AccountID, name string, revision uint64) {
 	t.Helper()
-	must(t, l.rdb.ZAdd(t.Context(), l.namesKey(), redis.Z{Member: nameMember(id, name, revision)}).Err())
+	must(t, l.core.Redis.ZAdd(t.Context(), l.Accounts.NamesKey(), redis.Z{Member: accounts.NameMember(id, name, revision)}).Err())
 }
 
 func (l *Ledger) storedNames(t *testing.T) []string {
 	t.Helper()
-	return get(l.rdb.ZRange(t.Context(), l.namesKey(), 0, -1).Result())(t)
+	return get(l.core.Redis.ZRange(t.Context(), l.Accounts.NamesKey(), 0, -1).Result())(t)
 }
 
 // onlyNames fails unless the stored names are exactly those of the accounts as they are.
@@ -38,7 +40,7 @@ func (l *Ledger) onlyNames(t *testing.T, what string, ids ...delivery.AccountID)
 	want := map[string]bool{}
 	for _, id := range ids {
 		a := get(l.Accounts.Get(t.Context(), id))(t)
-		want[nameMember(id, a.Name, a.NameRevision)] = true
+		want[accounts.NameMember(id, a.Name, a.NameRevision)] = true
 	}
 
 	got := map[string]bool{}
@@ -72,7 +74,7 @@ func TestAccounts_NamedIsAmbiguousWhateverTheIDsAre(t *testing.T) {
 func TestAccounts_NamedIsAmbiguousWithManyOfOneName(t *testing.T) {
 	l := openTest(t)
 	newNamedWithID(t, l, 0, "KAHVE")
-	for i := range mostOfOneName {
+	for i := range accounts.MostOfOneName {
 		newNamedWithID(t, l, byte(1+i), "kahve")
 	}
 	newNamedWithID(t, l, 0xfe, "KAHVE")
@@ -83,7 +85,7 @@ func TestAccounts_NamedIsAmbiguousWithManyOfOneName(t *testing.T) {
 func TestAccounts_NamedPassesOverWhatRenamesLeft(t *testing.T) {
 	l := openTest(t)
 	other := newNamedWithID(t, l, 0x01, "Çay")
-	for i := range 2 * mostOfOneName {
+	for i := range 2 * accounts.MostOfOneName {
 		l.leaveName(t, other.ID, "Kahve", uint64(100+i))
 	}
 	a := newNamedWithID(t, l, 0xff, "Kahve")
@@ -96,9 +98,9 @@ func TestAccountPages_ABeginningDoesNotReachIntoTheID(t *testing.T) {
 	newNamedWithID(t, l, 'a', "Kahve")
 	newNamedWithID(t, l, 0xff, "Kahve")
 	for _, text := range []string{"kahve\x00", "kahve\x00a", "\x00"} {
-		equal(t, len(accountsOf(t, l, AccountFilter{Text: text}, 1, func() {})), 0, fmt.Sprintf("%q", text))
+		equal(t, len(accountsOf(t, l, accounts.AccountFilter{Text: text}, 1, func() {})), 0, fmt.Sprintf("%q", text))
 	}
-	equal(t, len(accountsOf(t, l, AccountFilter{Text: "kahve"}, 1, func() {})), 2, "the whole name")
+	equal(t, len(accountsOf(t, l, accounts.AccountFilter{Text: "kahve"}, 1, func() {})), 2, "the whole name")
 }
 
 func TestAccountPages_FindEveryCharacterAfterABeginning(t *testing.T) {
@@ -107,7 +109,7 @@ func TestAccountPages_FindEveryCharacterAfterABeginning(t *testing.T) {
 		newNamed(t, l, name)
 	}
 	newNamed(t, l, "Kahvf")
-	equal(t, len(accountsOf(t, l, AccountFilter{Text: "KAHVE"}, 2, func() {})), 7, "accounts")
+	equal(t, len(accountsOf(t, l, accounts.AccountFilter{Text: "KAHVE"}, 2, func() {})), 7, "accounts")
 }
 
 func TestAccountNames_OfAFailedRenameNeverBecomeRight(t *testing.T) {
@@ -129,11 +131,11 @@ func TestAccountNames_AreRepairedByWhoReadsThem(t *testing.T) {
 	l.leaveName(t, a.ID, "Başka", 2)  // lost to the rename
 	l.leaveName(t, b.ID, "Yarım", 2)  // perhaps about to be written
 	l.leaveName(t, b.ID, "Yarım2", 3) // perhaps about to be written after another change
-	reader := openTest(t, sameDatabase(l), func(c *Config) { c.Secrets = SecretKeys{} })
+	reader := openTest(t, sameDatabase(l), func(c *core.Config) { c.Secrets = core.SecretKeys{} })
 	equal(t, namesOf(allAccounts(t, reader)), []string{"İki", "Üç"}, "names, read by who may not write")
 	equal(t, len(l.storedNames(t)), 6, "names after that")
 
-	equal(t, namesOf(accountsOf(t, l, AccountFilter{}, 1, func() {})), []string{"İki", "Üç"}, "names")
+	equal(t, namesOf(accountsOf(t, l, accounts.AccountFilter{}, 1, func() {})), []string{"İki", "Üç"}, "names")
 	equal(t, len(l.storedNames(t)), 4, "names that are right or may become so")
 	get(l.Accounts.Update(t.Context(), b.ID, func(b *delivery.Account) error { b.Name = "Yarım"; return nil }))(t)
 	get(l.Accounts.Update(t.Context(), b.ID, func(b *delivery.Account) error { b.Suspended = true; return nil }))(t)
@@ -147,7 +149,7 @@ func TestAccountNames_ARepairKeepsWhatARenameHasJustAdded(t *testing.T) {
 	renaming := openTest(t, sameDatabase(l))
 	a := newNamed(t, l, "Bir")
 	l.leaveName(t, a.ID, "İki", 2) // that is the first write of the rename
-	l.rdb.AddHook(&afterPipeline{command: "hgetall", do: func() { renaming.rename(t, a.ID, "İki") }})
+	l.core.Redis.AddHook(&afterPipeline{command: "hgetall", do: func() { renaming.rename(t, a.ID, "İki") }})
 	allAccounts(t, l)
 	equal(t, namesOf(allAccounts(t, l)), []string{"İki"}, "names")
 	l.onlyNames(t, "after the rename", a.ID)
@@ -236,15 +238,15 @@ func TestWriteStore_ACountOfWaitingStoresIsNeverNegative(t *testing.T) {
 	account, fleet := newAccount(t, l, limits), delivery.NewFleetID()
 	first := testStore(account, "S-1", fleet, delivery.AwaitingFleetApproval)
 	must(t, l.Stores.Write(t.Context(), first))
-	counts := l.partitionOf(account).keyOf(kindPendingStores, account[:])
-	must(t, l.rdb.Del(t.Context(), counts).Err())
+	counts := l.core.PartitionOf(account).KeyOf(core.KindPendingStores, account[:])
+	must(t, l.core.Redis.Del(t.Context(), counts).Err())
 
 	first.State = delivery.Active
 	must(t, l.Stores.Write(t.Context(), first))
-	equal(t, get(l.rdb.HGetAll(t.Context(), counts).Result())(t), map[string]string{}, "counts")
+	equal(t, get(l.core.Redis.HGetAll(t.Context(), counts).Result())(t), map[string]string{}, "counts")
 	must(t, l.Stores.Write(t.Context(), testStore(account, "S-2", fleet, delivery.AwaitingFleetApproval)))
 	wantCode(t, l.Stores.Write(t.Context(), testStore(account, "S-3", fleet, delivery.AwaitingFleetApproval)), delivery.CodeTooManyStores)
-	equal(t, get(l.rdb.HGet(t.Context(), counts, string(fleet[:])).Result())(t), "1", "stores that wait")
+	equal(t, get(l.core.Redis.HGet(t.Context(), counts, string(fleet[:])).Result())(t), "1", "stores that wait")
 }
 
 func FuzzNameMember(f *testing.F) {
@@ -255,7 +257,7 @@ func FuzzNameMember(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string, idBytes []byte, revision uint64) {
 		var id delivery.AccountID
 		copy(id[:], idBytes)
-		folded, gotID, gotRevision, ok := splitName(nameMember(id, name, revision))
+		folded, gotID, gotRevision, ok := accounts.SplitName(accounts.NameMember(id, name, revision))
 		check(t, ok && folded == delivery.FoldName(name) && bytes.Equal(gotID[:], id[:]) && gotRevision == revision,
 			"%q is read as %q, %x, %d", name, folded, gotID, gotRevision)
 		equal(t, delivery.FoldName(folded), folded, "folded twice")

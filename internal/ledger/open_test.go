@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
 )
 
 // At whichever step of a start Redis cannot serve, the program may wait for it:
@@ -18,7 +19,7 @@ func TestOpen_UnavailableAtAnyStepIsSaidToPass(t *testing.T) {
 	own, _ := ownServer(t)
 	for _, command := range []string{"info", "hsetnx", "hmget", "zadd"} {
 		get(own.Command(t.Context(), "ACL", "SETUSER", "starting", "reset", "on", "nopass", "~*", "+@all", "-"+command))(t)
-		l, err := Open(t.Context(), Config{URL: "redis://starting:any@" + own.Addr, Environment: "sandbox"})
+		l, err := Open(t.Context(), core.Config{URL: "redis://starting:any@" + own.Addr, Environment: "sandbox"})
 		check(t, errors.Is(err, delivery.ErrUnavailable), "without %s: %v, want ErrUnavailable", command, err)
 		if err == nil {
 			_ = l.Close()
@@ -28,9 +29,9 @@ func TestOpen_UnavailableAtAnyStepIsSaidToPass(t *testing.T) {
 
 func TestJoinCounted_NamesTheSameOnce(t *testing.T) {
 	t.Parallel()
-	equal(t, joinCounted([]error{nil, nil}), nil, "nothing went wrong")
-	eof := func() error { return failure(errors.New("EOF")) }
-	err := joinCounted([]error{eof(), nil, eof(), errors.New("another"), eof()})
+	equal(t, core.JoinCounted([]error{nil, nil}), nil, "nothing went wrong")
+	eof := func() error { return core.Failure(errors.New("EOF")) }
+	err := core.JoinCounted([]error{eof(), nil, eof(), errors.New("another"), eof()})
 	check(t, errors.Is(err, delivery.ErrUnavailable) && strings.Count(err.Error(), "EOF") == 1 && strings.Contains(err.Error(), "(3 times)") && strings.Contains(err.Error(), "another"),
 		"%v", err)
 }
@@ -44,21 +45,21 @@ func TestCheck_NeedsNoRedis(t *testing.T) {
 	}
 
 	for _, c := range []struct {
-		config Config
+		config core.Config
 		want   string // "": right
 	}{
-		{Config{URL: "redis://127.0.0.1:1", Environment: "sandbox"}, ""},
-		{Config{URL: "rediss://u:geheim@h:1?addr=h2:1", Environment: "production", Partitions: 16}, ""},
-		{Config{URL: "unix:///run/redis.sock", Environment: "sandbox"}, ""},
-		{Config{URL: "http://u:geheim@h", Environment: "sandbox"}, "redis url: "},
-		{Config{URL: "redis://u:ge%heim@h", Environment: "sandbox"}, "redis url: "},
-		{Config{URL: "redis://u:123/geheim@h:6379", Environment: "sandbox"}, "redis url: invalid database number"},
-		{Config{URL: "", Environment: "sandbox"}, "redis url: "},
-		{Config{URL: "redis://h", Environment: "test"}, "neither production nor sandbox"},
-		{Config{URL: "redis://h", Environment: "sandbox", Partitions: 1025}, "partitions: 1025"},
-		{Config{URL: "redis://h", Environment: "sandbox", TLS: TLSFiles{CA: empty}}, "does not begin with rediss://"},
-		{Config{URL: "rediss://h", Environment: "sandbox", TLS: TLSFiles{CA: empty}}, "holds no certificate"},
-		{Config{URL: "rediss://h", Environment: "sandbox", TLS: TLSFiles{Cert: empty}}, "needed together"},
+		{core.Config{URL: "redis://127.0.0.1:1", Environment: "sandbox"}, ""},
+		{core.Config{URL: "rediss://u:geheim@h:1?addr=h2:1", Environment: "production", Partitions: 16}, ""},
+		{core.Config{URL: "unix:///run/redis.sock", Environment: "sandbox"}, ""},
+		{core.Config{URL: "http://u:geheim@h", Environment: "sandbox"}, "redis url: "},
+		{core.Config{URL: "redis://u:ge%heim@h", Environment: "sandbox"}, "redis url: "},
+		{core.Config{URL: "redis://u:123/geheim@h:6379", Environment: "sandbox"}, "redis url: invalid database number"},
+		{core.Config{URL: "", Environment: "sandbox"}, "redis url: "},
+		{core.Config{URL: "redis://h", Environment: "test"}, "neither production nor sandbox"},
+		{core.Config{URL: "redis://h", Environment: "sandbox", Partitions: 1025}, "partitions: 1025"},
+		{core.Config{URL: "redis://h", Environment: "sandbox", TLS: core.TLSFiles{CA: empty}}, "does not begin with rediss://"},
+		{core.Config{URL: "rediss://h", Environment: "sandbox", TLS: core.TLSFiles{CA: empty}}, "holds no certificate"},
+		{core.Config{URL: "rediss://h", Environment: "sandbox", TLS: core.TLSFiles{Cert: empty}}, "needed together"},
 	} {
 		err := c.config.Check()
 		check(t, (err == nil) == (c.want == "") && (err == nil || strings.Contains(err.Error(), c.want)), "%q: got %v, want %q", c.config.URL, err, c.want)
@@ -83,7 +84,7 @@ func TestOpen_NeverRepeatsThePassword(t *testing.T) {
 		"redis://gateway:hunter2 @127.0.0.1:6379",
 		"redis://gateway:hunter2@127.0.0.1:1",
 	} {
-		l, err := Open(t.Context(), Config{URL: url, Environment: "sandbox"})
+		l, err := Open(t.Context(), core.Config{URL: url, Environment: "sandbox"})
 		if err == nil {
 			t.Errorf("%s was opened", url)
 			l.Close()

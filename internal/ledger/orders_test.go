@@ -12,6 +12,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 )
 
 func TestSuspendedAccount_IsRefusedAndCounted(t *testing.T) {
@@ -139,8 +144,8 @@ func TestCancelOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 		{second, 1, "limited"},
 	} {
 		change := delivery.Change{Status: delivery.Cancelled, At: time.Now()}
-		reply, err := s.Orders.cancel(t.Context(), s.partitionOf(s.account), s.account, call.order.ID, &change, call.nonce)
-		if name := reply.name; name != call.want && (call.want != "limited" || delivery.CodeOf(err) != delivery.CodeRateLimited) {
+		reply, err := s.Orders.CancelWithNonce(t.Context(), s.core.PartitionOf(s.account), s.account, call.order.ID, &change, call.nonce)
+		if name := reply.Name; name != call.want && (call.want != "limited" || delivery.CodeOf(err) != delivery.CodeRateLimited) {
 			t.Errorf("nonce %d of %s: %s, %v", call.nonce, call.order.ID, name, err)
 		}
 	}
@@ -156,7 +161,7 @@ func TestJobs_AnUnreadableOrderIsLeftOut(t *testing.T) {
 		s.list(t, o.ID)
 	}
 
-	must(t, s.rdb.Set(t.Context(), s.partitionOf(s.account).order(orders[1].ID.Digest()), garbage, 0).Err())
+	must(t, s.core.Redis.Set(t.Context(), s.core.PartitionOf(s.account).Order(orders[1].ID.Digest()), garbage, 0).Err())
 
 	jobs, _ := get2(s.Orders.Jobs(t.Context(), s.fleet.ID, delivery.Searching, "", 10))(t)
 
@@ -209,13 +214,13 @@ func TestReport_ChecksTheOwner(t *testing.T) {
 	_, err := s.Orders.Report(t.Context(), u, time.Now())
 	refusal := wantCode(t, err, delivery.CodeJobNotAvailable)
 	check(t, refusal.Status == delivery.Failed, "shown %s", refusal.Status)
-	equal(t, s.rdb.XLen(t.Context(), s.partitions[o.ID.Partition()].key(kindUpdates)).Val(), 1, "updates in the stream")
+	equal(t, s.core.Redis.XLen(t.Context(), s.core.Partitions[o.ID.Partition()].Key(core.KindUpdates)).Val(), 1, "updates in the stream")
 }
 
 // updates is how many reports of an order's partition were appended.
 func (s *env) updates(t *testing.T, id delivery.OrderID) int64 {
 	t.Helper()
-	return s.rdb.XLen(t.Context(), s.partitions[id.Partition()].key(kindUpdates)).Val()
+	return s.core.Redis.XLen(t.Context(), s.core.Partitions[id.Partition()].Key(core.KindUpdates)).Val()
 }
 
 // wantReport expects the code (none: it is taken) and how many reports of the
@@ -278,15 +283,15 @@ func TestReport_TheSameCourierAgainChangesNothing(t *testing.T) {
 	s.wantReport(t, delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Assigned}, "", 1)
 	s.wantReport(t, swap, "", 2)
 	before := get(s.Orders.Get(t.Context(), o.ID))(t)
-	record := get(s.rdb.Get(t.Context(), s.partitions[o.ID.Partition()].order(o.ID.Digest())).Result())(t)
+	record := get(s.core.Redis.Get(t.Context(), s.core.Partitions[o.ID.Partition()].Order(o.ID.Digest())).Result())(t)
 	s.tick(t)
 	s.wantReport(t, swap, "", 2)
 	s.swap(t, before, swap.Courier)
 	s.wantReport(t, swap, "", 2)
 	after := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, after.LastCourierUpdate.Equal(before.LastCourierUpdate), "a report that says nothing puts the time-out off")
-	grown := get(s.rdb.StrLen(t.Context(), s.partitions[o.ID.Partition()].order(o.ID.Digest())).Result())(t) - int64(len(record))
-	changed := appendChange(nil, &after.Changes[len(after.Changes)-1])
+	grown := get(s.core.Redis.StrLen(t.Context(), s.core.Partitions[o.ID.Partition()].Order(o.ID.Digest())).Result())(t) - int64(len(record))
+	changed := core.AppendChange(nil, &after.Changes[len(after.Changes)-1])
 	check(t, len(after.Changes) == 1 && grown == int64(len(changed)), "the record grew by %d bytes for %d changes", grown, len(after.Changes))
 }
 
@@ -332,7 +337,7 @@ func TestReport_BoundsWhatIsNoStepForward(t *testing.T) {
 	s.wantReport(t, delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Assigned}, "", 1)
 	u := delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Failed, Failure: delivery.CustomerRefused}
 	swap := delivery.Update{Order: o.ID, Kind: delivery.KindSwap}
-	for n := range int64(maxSideReports) {
+	for n := range int64(orders.MaxSideReports) {
 		if swap.Courier = (delivery.Courier{Name: fmt.Sprint("Courier ", n), Phone: "5551112233", VehicleType: "Car"}); n%2 == 0 {
 			s.wantReport(t, swap, "", 2+n)
 		} else {
@@ -342,16 +347,16 @@ func TestReport_BoundsWhatIsNoStepForward(t *testing.T) {
 
 	s.advance(t, o.ID, delivery.Assigned) // which leaves the count as it is
 	swap.Courier.Name = "Another"
-	s.wantReport(t, swap, delivery.CodeTooManyReports, 1+maxSideReports)
-	s.wantReport(t, u, delivery.CodeTooManyReports, 1+maxSideReports)
+	s.wantReport(t, swap, delivery.CodeTooManyReports, 1+orders.MaxSideReports)
+	s.wantReport(t, u, delivery.CodeTooManyReports, 1+orders.MaxSideReports)
 	for status := delivery.PickingUp; status <= delivery.Delivered; status++ {
-		s.wantReport(t, delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: status}, "", maxSideReports+int64(status)-1)
+		s.wantReport(t, delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: status}, "", orders.MaxSideReports+int64(status)-1)
 	}
 
-	entries := collectFrom(t, s.Ledger, []partition{s.partitions[o.ID.Partition()]}, RoleStatus, 1+maxSideReports+5)
+	entries := collectFrom(t, s.Ledger, []core.Partition{s.core.Partitions[o.ID.Partition()]}, core.RoleStatus, 1+orders.MaxSideReports+5)
 	check(t, entries[len(entries)-1].Update.Status == delivery.Delivered, "the last report is %+v", entries[len(entries)-1].Update)
 	stored := get(s.Orders.Get(t.Context(), o.ID))(t)
-	check(t, stored.Reported == delivery.Delivered && stored.Accepted.Name == fmt.Sprint("Courier ", maxSideReports-2), "stored %+v", stored)
+	check(t, stored.Reported == delivery.Delivered && stored.Accepted.Name == fmt.Sprint("Courier ", orders.MaxSideReports-2), "stored %+v", stored)
 }
 
 //rule:fleet-api/post-jobs-orderid-accept
@@ -407,8 +412,8 @@ func TestReport_ASwapForgetsWhereTheFormerCourierWas(t *testing.T) {
 	s.reports(t, o, delivery.Update{Kind: delivery.KindAccept, Status: delivery.Assigned, Courier: mehmet, At: accepted})
 	locate := func(p delivery.Point, at time.Time, ignored int) {
 		t.Helper()
-		position := Position{o.ID, delivery.Location{Point: p, At: at}}
-		equal(t, get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{position}, at))(t), ignored, "ignored")
+		position := orders.Position{Order: o.ID, Location: delivery.Location{Point: p, At: at}}
+		equal(t, get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []orders.Position{position}, at))(t), ignored, "ignored")
 	}
 
 	wantAt := func(want delivery.Point) {
@@ -492,7 +497,7 @@ func TestOrders_AWebhookShowsWhatGETShows(t *testing.T) {
 		read := get(s.Orders.Get(t.Context(), o.ID))(t)
 		change, due, _ := delivery.DecideTimeout(read, now.Add(5*time.Hour))
 		require(t, due, "the order is not due")
-		s.step(t, o.ID.Partition(), func(step *Step) { step.TimeOut(read, change) })
+		s.step(t, o.ID.Partition(), func(step *partitions.Step) { step.TimeOut(read, change) })
 	}
 
 	swap := func(t *testing.T, s *env, o *delivery.Order) {
@@ -522,14 +527,14 @@ func TestOrders_AWebhookShowsWhatGETShows(t *testing.T) {
 			for i, u := range way[:c.steps] {
 				if i > 0 {
 					at := u.At.Add(-time.Second)
-					get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: at}}}, at))(t)
+					get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []orders.Position{{Order: o.ID, Location: delivery.Location{Point: taksim, At: at}}}, at))(t)
 				}
 				s.reports(t, o, u)
 			}
 
 			if c.steps > 0 {
 				at := now.Add(-time.Second)
-				get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, delivery.Location{Point: taksim, At: at}}}, at))(t)
+				get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []orders.Position{{Order: o.ID, Location: delivery.Location{Point: taksim, At: at}}}, at))(t)
 			}
 
 			for _, end := range c.ends {
@@ -558,12 +563,12 @@ func TestReportLocations_KeepsTheNewest(t *testing.T) {
 	at := time.Now().Truncate(time.Millisecond)
 	here := delivery.Location{Point: taksim, At: at}
 	older := delivery.Location{Point: delivery.Point{Latitude: 1, Longitude: 2}, At: at.Add(-time.Second)}
-	ignored := get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, here}, {o.ID, older}, {ended.ID, here}, {delivery.MakeOrderID(3, 4, [12]byte{}), here}, {delivery.MakeOrderID(999, 4, [12]byte{}), here}}, at))(t)
+	ignored := get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []orders.Position{{Order: o.ID, Location: here}, {Order: o.ID, Location: older}, {Order: ended.ID, Location: here}, {Order: delivery.MakeOrderID(3, 4, [12]byte{}), Location: here}, {Order: delivery.MakeOrderID(999, 4, [12]byte{}), Location: here}}, at))(t)
 	check(t, ignored == 4, "%d ignored, want 4", ignored)
 	stored := get(s.Orders.Get(t.Context(), o.ID))(t)
 	check(t, stored.Location.Point == taksim && stored.Location.At.Equal(at) && stored.LastCourierUpdate.Equal(at),
 		"location %+v, last update %s", stored.Location, stored.LastCourierUpdate)
-	equal(t, get(s.Orders.ReportLocations(t.Context(), delivery.NewFleetID(), []Position{{o.ID, here}}, at))(t), 1, "another fleet: ignored")
+	equal(t, get(s.Orders.ReportLocations(t.Context(), delivery.NewFleetID(), []orders.Position{{Order: o.ID, Location: here}}, at))(t), 1, "another fleet: ignored")
 }
 
 //rule:post-orders/synchronous
@@ -593,24 +598,24 @@ func TestCreateOrder_Refusals(t *testing.T) {
 	must(t, s.Stores.Write(t.Context(), pending))
 	other := delivery.NewFleetID()
 	for name, c := range map[string]struct {
-		change func(*Creation)
+		change func(*orders.Creation)
 		code   delivery.Code
 	}{
-		"unknown store":   {func(c *Creation) { c.Draft.ExternalStoreID = "nowhere" }, delivery.CodeStoreNotConfigured},
-		"pending store":   {func(c *Creation) { c.Draft.ExternalStoreID = "pending" }, delivery.CodeStoreNotConfigured},
-		"suspended fleet": {func(c *Creation) { c.Candidates[0].Suspended = true }, delivery.CodeFleetSuspended},
-		"suspended fleet that does not cover": {func(c *Creation) {
+		"unknown store":   {func(c *orders.Creation) { c.Draft.ExternalStoreID = "nowhere" }, delivery.CodeStoreNotConfigured},
+		"pending store":   {func(c *orders.Creation) { c.Draft.ExternalStoreID = "pending" }, delivery.CodeStoreNotConfigured},
+		"suspended fleet": {func(c *orders.Creation) { c.Candidates[0].Suspended = true }, delivery.CodeFleetSuspended},
+		"suspended fleet that does not cover": {func(c *orders.Creation) {
 			c.Candidates[0].Suspended, c.Candidates[0].Covers = true, false
 		}, delivery.CodeFleetSuspended},
-		"no candidate at all": {func(c *Creation) { c.Candidates = nil }, delivery.CodeDropoffOutOfCoverage},
-		"only another fleet covers": {func(c *Creation) {
-			c.Candidates = []Candidate{{Terms: delivery.FleetTerms{ID: other}, Covers: true}}
+		"no candidate at all": {func(c *orders.Creation) { c.Candidates = nil }, delivery.CodeDropoffOutOfCoverage},
+		"only another fleet covers": {func(c *orders.Creation) {
+			c.Candidates = []accounts.Candidate{{Terms: delivery.FleetTerms{ID: other}, Covers: true}}
 		}, delivery.CodeDropoffOutOfCoverage},
-		"no couriers":             {func(c *Creation) { c.Candidates[0].NoCouriers = true }, delivery.CodeFleetUnavailable},
-		"used id":                 {func(c *Creation) { c.Draft.ExternalOrderID = "used" }, delivery.CodeDuplicateOrder},
-		"used id and pending":     {func(c *Creation) { c.Draft.ExternalOrderID, c.Draft.ExternalStoreID = "used", "pending" }, delivery.CodeStoreNotConfigured},
-		"used id and no couriers": {func(c *Creation) { c.Draft.ExternalOrderID, c.Candidates[0].NoCouriers = "used", true }, delivery.CodeFleetUnavailable},
-		"unknown account":         {func(c *Creation) { c.Account = delivery.NewAccountID() }, delivery.CodeTokenInvalid},
+		"no couriers":             {func(c *orders.Creation) { c.Candidates[0].NoCouriers = true }, delivery.CodeFleetUnavailable},
+		"used id":                 {func(c *orders.Creation) { c.Draft.ExternalOrderID = "used" }, delivery.CodeDuplicateOrder},
+		"used id and pending":     {func(c *orders.Creation) { c.Draft.ExternalOrderID, c.Draft.ExternalStoreID = "used", "pending" }, delivery.CodeStoreNotConfigured},
+		"used id and no couriers": {func(c *orders.Creation) { c.Draft.ExternalOrderID, c.Candidates[0].NoCouriers = "used", true }, delivery.CodeFleetUnavailable},
+		"unknown account":         {func(c *orders.Creation) { c.Account = delivery.NewAccountID() }, delivery.CodeTokenInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			creation := s.creation("new-"+name, "")
@@ -628,7 +633,7 @@ func TestCreateOrder_FindsItsFleetAmongMany(t *testing.T) {
 	mine := c.Candidates[0]
 	c.Candidates = nil
 	for range 50 {
-		c.Candidates = append(c.Candidates, Candidate{Terms: delivery.FleetTerms{ID: delivery.NewFleetID(), Name: "another"}, Covers: true})
+		c.Candidates = append(c.Candidates, accounts.Candidate{Terms: delivery.FleetTerms{ID: delivery.NewFleetID(), Name: "another"}, Covers: true})
 	}
 
 	// The script must find the fleet by its whole id: not across two neighbouring ids, and not in a note that has the
@@ -637,7 +642,7 @@ func TestCreateOrder_FindsItsFleetAmongMany(t *testing.T) {
 	var left, right delivery.FleetID
 	copy(left[8:], mine.Terms.ID[:8])
 	copy(right[:8], mine.Terms.ID[8:])
-	c.Candidates = append(c.Candidates, Candidate{Terms: delivery.FleetTerms{ID: left}}, Candidate{Terms: delivery.FleetTerms{ID: right}}, mine)
+	c.Candidates = append(c.Candidates, accounts.Candidate{Terms: delivery.FleetTerms{ID: left}}, accounts.Candidate{Terms: delivery.FleetTerms{ID: right}}, mine)
 	created, _ := get2(s.Orders.Create(t.Context(), c))(t)
 	stored := get(s.Orders.Get(t.Context(), created.Order.ID))(t)
 	check(t, created.Order.Fleet == s.fleet.Terms() && stored.Fleet == s.fleet.Terms(), "answered is fleet %+v, stored %+v", created.Order.Fleet, stored.Fleet)
@@ -683,7 +688,7 @@ func TestCreateOrder_Idempotency(t *testing.T) {
 				code      delivery.Code
 				replayed  bool
 			}{{key, "broken", delivery.CodeDuplicateOrder, false}, {key, "body of X-1", "", true}, {"fresh", "broken", broken.Code, false}, {"", "broken", broken.Code, false}} {
-				created, quota, err := s.Orders.Replay(t.Context(), &Creation{Account: s.account, IdempotencyKey: c.key, Body: []byte(c.body), Now: time.Now()}, broken)
+				created, quota, err := s.Orders.Replay(t.Context(), &orders.Creation{Account: s.account, IdempotencyKey: c.key, Body: []byte(c.body), Now: time.Now()}, broken)
 				if c.code != "" {
 					wantCode(t, err, c.code)
 				} else {
@@ -725,7 +730,7 @@ func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
 	check(t, refusal.OrderID == created.Order.ID, "after a day the external id alone must decide")
 	life := func(key string) time.Duration {
 		digest := delivery.OrderDigest(s.account, key)
-		return s.rdb.PTTL(t.Context(), s.partitionOf(s.account).keyOf(kindIdempotency, digest[:])).Val()
+		return s.core.Redis.PTTL(t.Context(), s.core.PartitionOf(s.account).KeyOf(core.KindIdempotency, digest[:])).Val()
 	}
 	if ttl := life("X-1"); ttl > 0 {
 		t.Error("a record of its own was written for a key that equals the external id")
@@ -741,16 +746,16 @@ func TestCreateOrder_KeyIsForgottenAfterADay(t *testing.T) {
 func TestCreateOrder_RepeatedCallAnswersTheFirstResult(t *testing.T) {
 	s := newEnv(t)
 	c := s.creation("X-1", "")
-	r := s.partitionOf(s.account)
-	s.Orders.prepareCreation(r, c)
+	r := s.core.PartitionOf(s.account)
+	s.Orders.PrepareCreation(r, c)
 	for i, want := range []string{"created", "recovered", "recovered"} {
-		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
-		require(t, reply.name == want, "call %d answered %s, want %s", i, reply.name, want)
+		reply := get(s.countCall(t.Context(), &c.Call, s.account))(t)
+		require(t, reply.Name == want, "call %d answered %s, want %s", i, reply.Name, want)
 	}
 
-	equal(t, s.rdb.XLen(t.Context(), r.key(kindEvents)).Val(), 1, "events")
-	reply := get(s.Limits.count(t.Context(), "consume", s.account, EndpointCancel, []string{r.windows(EndpointOrders, s.account)}))(t)
-	check(t, reply.quota.Remaining == 100_000-2, "%d remain: repeated calls were counted", reply.quota.Remaining)
+	equal(t, s.core.Redis.XLen(t.Context(), r.Key(core.KindEvents)).Val(), 1, "events")
+	reply := get(s.Limits.Count(t.Context(), "consume", s.account, limits.EndpointCancel, []string{limits.WindowsKey(r, limits.EndpointOrders, s.account)}))(t)
+	check(t, reply.Quota.Remaining == 100_000-2, "%d remain: repeated calls were counted", reply.Quota.Remaining)
 }
 
 func TestCreateOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
@@ -760,10 +765,10 @@ func TestCreateOrder_RepeatedCallIsAnsweredBeyondTheLimit(t *testing.T) {
 	get(s.Accounts.Update(t.Context(), s.account, func(a *delivery.Account) error { a.Limits = one; return nil }))(t)
 	s.setClock(t, 4_000_000_000*second)
 	c := s.creation("X-1", "")
-	s.Orders.prepareCreation(s.partitionOf(s.account), c)
+	s.Orders.PrepareCreation(s.core.PartitionOf(s.account), c)
 	for _, want := range []string{"created", "recovered"} {
-		reply := get(s.countCall(t.Context(), &c.call, s.account))(t)
-		require(t, reply.name == want, "answered %s, want %s", reply.name, want)
+		reply := get(s.countCall(t.Context(), &c.Call, s.account))(t)
+		require(t, reply.Name == want, "answered %s, want %s", reply.Name, want)
 	}
 
 	_, quota, err := s.Orders.Create(t.Context(), s.creation("X-2", ""))
@@ -820,7 +825,7 @@ func TestCreateOrder_ConcurrentSameKey(t *testing.T) {
 // A fleet asks every few seconds, and mostly there is nothing.
 func TestJobIDs_AsksEmptyPartitionsForTheirSizeOnly(t *testing.T) {
 	_, own := ownServer(t)
-	l := openTest(t, own, func(c *Config) { c.Partitions = 256 })
+	l := openTest(t, own, func(c *core.Config) { c.Partitions = 256 })
 	fleet := delivery.NewFleetID()
 
 	calls := commandsOf(t, l, func() {
@@ -832,7 +837,7 @@ func TestJobIDs_AsksEmptyPartitionsForTheirSizeOnly(t *testing.T) {
 
 	for i, p := range []int{3, 70, 255} {
 		job := redis.Z{Score: float64(1000 + i), Member: "12345678901234567890"}
-		must(t, l.rdb.ZAdd(t.Context(), l.partitions[p].jobs(delivery.Searching, fleet), job).Err())
+		must(t, l.core.Redis.ZAdd(t.Context(), l.core.Partitions[p].Jobs(delivery.Searching, fleet), job).Err())
 	}
 
 	calls = commandsOf(t, l, func() {

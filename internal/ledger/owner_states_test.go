@@ -3,6 +3,9 @@ package ledger
 import (
 	"fmt"
 	"testing"
+
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // The protocol by which workers own a partition, as a model that is searched whole: three workers look
@@ -34,8 +37,8 @@ const (
 type modelToken struct{ owner, epoch, sequence uint8 }
 
 // token returns what a worker would write.
-func (m modelToken) token() Token {
-	token := Token{Epoch: uint64(m.epoch), Sequence: uint64(m.sequence)}
+func (m modelToken) token() partitions.Token {
+	token := partitions.Token{Epoch: uint64(m.epoch), Sequence: uint64(m.sequence)}
 	if m.owner > 0 {
 		token.Owner = fmt.Sprint("worker-", m.owner)
 	}
@@ -230,7 +233,7 @@ func TestOwnership_HasOneOwnerInEveryState(t *testing.T) {
 	made := 0
 	for call, replies := range calls {
 		for stored, reply := range replies {
-			for _, script := range []string{renewTokens, advance} {
+			for _, script := range []string{partitions.RenewTokens, partitions.Advance} {
 				compareWithRedis(t, l, script, stored, call, reply)
 				made++
 			}
@@ -245,36 +248,36 @@ func TestOwnership_HasOneOwnerInEveryState(t *testing.T) {
 // token and whether the step was written with what the model says.
 func compareWithRedis(t *testing.T, l *Ledger, script string, stored modelToken, c compareAndReplace, want string) {
 	t.Helper()
-	r := l.partitions[0]
-	owner, written := r.key(kindOwner), r.prefix+"written"
-	must(t, l.rdb.Del(t.Context(), owner, written).Err())
+	r := l.core.Partitions[0]
+	owner, written := r.Key(core.KindOwner), r.Prefix+"written"
+	must(t, l.core.Redis.Del(t.Context(), owner, written).Err())
 	before := stored.token()
 	if stored != (modelToken{}) {
-		must(t, l.rdb.Set(t.Context(), owner, string(before.Stored()), 0).Err())
+		must(t, l.core.Redis.Set(t.Context(), owner, string(before.Stored()), 0).Err())
 	}
 
 	step := l.Ownership.Step(0, c.was.token())
 	step.Token = c.next.token()
-	if script == advance {
-		step.command("INCR", written)
+	if script == partitions.Advance {
+		step.Command("INCR", written)
 	}
 
-	calls, _ := l.Ownership.advances([]*Step{step})
-	replies, _ := l.runAll(t.Context(), advance, calls)
+	calls, _ := l.Ownership.Advances([]*partitions.Step{step})
+	replies, _ := l.core.RunAll(t.Context(), partitions.Advance, calls)
 	values, err := replies[0].Slice()
 	must(t, err)
 
 	expected, wantWrites := before, int64(0)
 	if want == "done" {
 		expected = c.next.token()
-		if script == advance {
+		if script == partitions.Advance {
 			wantWrites = 1
 		}
 	}
 
-	after := Stored(l.rdb.Get(t.Context(), owner).Val())
-	writes := number(l.rdb.Get(t.Context(), written).Val())
-	if text(values[0]) != want || after != expected.Stored() || writes != wantWrites {
+	after := partitions.Stored(l.core.Redis.Get(t.Context(), owner).Val())
+	writes := core.ParseNumber(l.core.Redis.Get(t.Context(), written).Val())
+	if core.Text(values[0]) != want || after != expected.Stored() || writes != wantWrites {
 		t.Errorf("%s of %+v while %+v is stored: %v, %d writes, and %q is stored; want %s", script, c, stored, values, writes, after, want)
 	}
 }

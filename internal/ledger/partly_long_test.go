@@ -11,6 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/operations"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -28,13 +31,13 @@ func TestCluster_OneMasterGoneHidesNothingOfTheOthers(t *testing.T) {
 	for len(byMaster) < 3 {
 		s := &env{Ledger: l, account: newAccount(t, l, plenty()), fleet: fleet}
 		newStore(t, l, s.account, fleet)
-		byMaster[l.serverOf(t.Context(), l.partitionOf(s.account))] = s
+		byMaster[l.core.ServerOf(t.Context(), l.core.PartitionOf(s.account))] = s
 	}
 
-	global := get(l.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), l.global.prefix))(t).Options().Addr
+	global := get(l.core.Redis.(*redis.ClusterClient).MasterForKey(t.Context(), l.core.Global.Prefix))(t).Options().Addr
 
 	exported := newHandled(l)
-	runFeed(t, l, Feed{Role: RoleExport, Consumer: "c", Every: 10 * time.Millisecond, ClaimAfter: time.Second, Handle: exported.handle})
+	runFeed(t, l, partitions.Feed{Role: core.RoleExport, Consumer: "c", Every: 10 * time.Millisecond, ClaimAfter: time.Second, Handle: exported.handle})
 	first := map[string]delivery.OrderID{}
 	for addr, s := range byMaster {
 		o := s.create(t, "X-1")
@@ -75,7 +78,7 @@ func TestCluster_OneMasterGoneHidesNothingOfTheOthers(t *testing.T) {
 		check(t, page.Len() > 0, "no store of those that answer is listed")
 		servers, err := l.Monitor.Servers(t.Context())
 		wantIncomplete(t, "servers", err)
-		silent, ok := errors.AsType[*SilentServers](err)
+		silent, ok := errors.AsType[*operations.SilentServers](err)
 		require(t, ok, "%v names no server", err)
 		equal(t, silent.Addrs, []string{dead.Addr}, "silent servers")
 		equal(t, len(servers), 2, "servers that answer")

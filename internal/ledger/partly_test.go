@@ -15,6 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -32,17 +35,17 @@ func withAway(t *testing.T) (*Ledger, *away) {
 	t.Helper()
 	l := openTest(t)
 	hook := new(away)
-	l.rdb.AddHook(hook)
-	l.readers.AddHook(hook)
+	l.core.Redis.AddHook(hook)
+	l.core.Readers.AddHook(hook)
 
 	return l, hook
 }
 
 // of makes these partitions unavailable, and all others available.
-func (a *away) of(partitions ...partition) {
+func (a *away) of(partitions ...core.Partition) {
 	var prefixes []string
 	for _, p := range partitions {
-		prefixes = append(prefixes, p.prefix)
+		prefixes = append(prefixes, p.Prefix)
 	}
 	a.prefixes.Store(&prefixes)
 }
@@ -96,10 +99,10 @@ func (a *away) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 func inEachPartition(t *testing.T, l *Ledger) []*env {
 	t.Helper()
 	fleet := newFleet(t, l)
-	vendors := make([]*env, len(l.partitions))
+	vendors := make([]*env, len(l.core.Partitions))
 	for slices.Contains(vendors, nil) {
 		a := &delivery.Account{ID: delivery.NewAccountID(), Name: "Vendor", Limits: plenty(), CreatedAt: time.Now()}
-		p := l.partitionOf(a.ID).number
+		p := l.core.PartitionOf(a.ID).Number
 		if vendors[p] == nil {
 			must(t, l.Accounts.Create(t.Context(), a, testHash))
 			newStore(t, l, a.ID, fleet)
@@ -112,26 +115,26 @@ func inEachPartition(t *testing.T, l *Ledger) []*env {
 
 func wantIncomplete(t *testing.T, what string, err error) {
 	t.Helper()
-	check(t, errors.Is(err, ErrIncomplete), "%s: %v instead of ErrIncomplete", what, err)
+	check(t, errors.Is(err, core.ErrIncomplete), "%s: %v instead of ErrIncomplete", what, err)
 	check(t, errors.Is(err, delivery.ErrUnavailable), "%s: who does not look for ErrIncomplete must fail: %v", what, err)
 }
 
 func wantWhollyUnavailable(t *testing.T, what string, err error) {
 	t.Helper()
-	check(t, errors.Is(err, delivery.ErrUnavailable) && !errors.Is(err, ErrIncomplete), "%s: %v instead of ErrUnavailable", what, err)
+	check(t, errors.Is(err, delivery.ErrUnavailable) && !errors.Is(err, core.ErrIncomplete), "%s: %v instead of ErrUnavailable", what, err)
 }
 
 func TestPipelinedEach_ReturnsAnErrorForEachItem(t *testing.T) {
 	l, hook := withAway(t)
-	for i, p := range l.partitions {
-		must(t, l.rdb.Set(t.Context(), p.key(kindSummary), fmt.Sprint("value ", i), 0).Err())
+	for i, p := range l.core.Partitions {
+		must(t, l.core.Redis.Set(t.Context(), p.Key(core.KindSummary), fmt.Sprint("value ", i), 0).Err())
 	}
 
-	must(t, l.rdb.HSet(t.Context(), l.partitions[3].key(kindMinutes), "a", "b").Err())
-	hook.of(l.partitions[1])
+	must(t, l.core.Redis.HSet(t.Context(), l.core.Partitions[3].Key(core.KindMinutes), "a", "b").Err())
+	hook.of(l.core.Partitions[1])
 
 	read := func(keys ...string) ([]string, []error) {
-		return pipelinedEach(t.Context(), l.rdb, "reading", keys, func(pipe redis.Pipeliner, key string) func() string {
+		return core.PipelinedEach(t.Context(), l.core.Redis, "reading", keys, func(pipe redis.Pipeliner, key string) func() string {
 			if key == "" {
 				return nil
 			}
@@ -140,16 +143,16 @@ func TestPipelinedEach_ReturnsAnErrorForEachItem(t *testing.T) {
 		})
 	}
 
-	values, errs := read(l.partitions[0].key(kindSummary), l.partitions[1].key(kindSummary), "", l.partitions[2].key(kindNotes),
-		l.partitions[3].key(kindMinutes), l.partitions[3].key(kindSummary))
+	values, errs := read(l.core.Partitions[0].Key(core.KindSummary), l.core.Partitions[1].Key(core.KindSummary), "", l.core.Partitions[2].Key(core.KindNotes),
+		l.core.Partitions[3].Key(core.KindMinutes), l.core.Partitions[3].Key(core.KindSummary))
 	equal(t, values, []string{"value 0value 0", "", "", "", "", "value 3value 3"}, "values")
 	check(t, errors.Is(errs[1], delivery.ErrUnavailable), "of a partition that is away: %v", errs[1])
 	check(t, errs[4] != nil && !errors.Is(errs[4], delivery.ErrUnavailable), "of a wrong type: %v", errs[4])
 	check(t, errs[0] == nil && errs[2] == nil && errs[3] == nil && errs[5] == nil, "errors %v", errs)
 
-	hook.of(l.partitions...)
+	hook.of(l.core.Partitions...)
 	before := hook.trips.Load()
-	_, errs = read(slices.Repeat([]string{l.partitions[0].key(kindSummary)}, 4*itemsAtOnce)...)
+	_, errs = read(slices.Repeat([]string{l.core.Partitions[0].Key(core.KindSummary)}, 4*core.ItemsAtOnce)...)
 	check(t, !slices.Contains(errs, nil), "an item has no error although nothing answers")
 	equal(t, hook.trips.Load()-before, 1, "round trips to a single server that is dead")
 }
@@ -168,7 +171,7 @@ func TestJobs_OfThePartitionsThatAnswer(t *testing.T) {
 	}
 
 	fleet := vendors[0].fleet.ID
-	hook.of(l.partitions[1])
+	hook.of(l.core.Partitions[1])
 
 	for _, limit := range []int{1, 2, 100} {
 		var got []delivery.OrderID
@@ -195,15 +198,15 @@ func TestJobs_OfThePartitionsThatAnswer(t *testing.T) {
 		check(t, incomplete > 0, "no page of %d says that jobs are missing", limit)
 	}
 
-	hook.of(l.partitions...)
+	hook.of(l.core.Partitions...)
 	wantWhollyUnavailable(t, "nothing answers", errOf(l.Orders.Jobs(t.Context(), fleet, delivery.Searching, "", 100)))
 
 	// The last page of a cluster whose other servers gave the pages before.
 	hook.of()
 	_, cursor := get2(l.Orders.JobIDs(t.Context(), fleet, delivery.Searching, "", 3))(t)
-	hook.of(l.partitions[2:]...)
+	hook.of(l.core.Partitions[2:]...)
 	wantWhollyUnavailable(t, "the only server", errOf(l.Orders.JobIDs(t.Context(), fleet, delivery.Searching, cursor, 3)))
-	l.cluster = true
+	l.core.IsCluster = true
 	ids, next, err := l.Orders.JobIDs(t.Context(), fleet, delivery.Searching, cursor, 3)
 	wantIncomplete(t, "the rest of a list", err)
 	check(t, len(ids) == 0 && next == "", "the rest is %v and %q", ids, next)
@@ -217,7 +220,7 @@ func TestJobs_ThatGoAwayBeforeTheyAreRead(t *testing.T) {
 	}
 
 	ids, _ := get2(l.Orders.JobIDs(t.Context(), vendors[0].fleet.ID, delivery.Searching, "", 100))(t)
-	hook.of(l.partitions[3])
+	hook.of(l.core.Partitions[3])
 	orders, err := l.Orders.ReadJobs(t.Context(), ids, delivery.Searching)
 	wantIncomplete(t, "reading jobs", err)
 	equal(t, len(orders), 3, "jobs")
@@ -229,7 +232,7 @@ func TestJobs_ThatGoAwayBeforeTheyAreRead(t *testing.T) {
 func TestJobs_AWrongReplyIsNoGap(t *testing.T) {
 	l := openTest(t)
 	s := newVendor(t, l)
-	must(t, l.rdb.Set(t.Context(), l.partitions[2].jobs(delivery.Searching, s.fleet.ID), "no list", 0).Err())
+	must(t, l.core.Redis.Set(t.Context(), l.core.Partitions[2].Jobs(delivery.Searching, s.fleet.ID), "no list", 0).Err())
 	err := errOf(l.Orders.Jobs(t.Context(), s.fleet.ID, delivery.Searching, "", 100))
 	check(t, err != nil && !errors.Is(err, delivery.ErrUnavailable), "a defect is %v", err)
 }
@@ -238,7 +241,7 @@ func TestFleetStores_OfThePartitionsThatAnswer(t *testing.T) {
 	l, hook := withAway(t)
 	vendors := inEachPartition(t, l)
 	fleet := vendors[0].fleet.ID
-	hook.of(l.partitions[2])
+	hook.of(l.core.Partitions[2])
 
 	page, err := l.Stores.PageOfFleet(t.Context(), fleet, delivery.Active, "", 100)
 	wantIncomplete(t, "finding stores", err)
@@ -252,7 +255,7 @@ func TestFleetStores_OfThePartitionsThatAnswer(t *testing.T) {
 	wantIncomplete(t, "counting stores", err)
 	equal(t, counts, []int{3}, "counts")
 
-	hook.of(l.partitions[0])
+	hook.of(l.core.Partitions[0])
 	stores, err := l.Stores.ReadPage(t.Context(), page)
 	wantIncomplete(t, "reading stores", err)
 	equal(t, len(stores), 2, "stores that could be read")
@@ -260,7 +263,7 @@ func TestFleetStores_OfThePartitionsThatAnswer(t *testing.T) {
 	// An announcement goes out once a day, so it must not go by a part of the stores.
 	_, _, err = l.Stores.OfFleet(t.Context(), fleet, delivery.Active)
 	wantError(t, err, delivery.ErrUnavailable)
-	hook.of(l.partitions...)
+	hook.of(l.core.Partitions...)
 	wantWhollyUnavailable(t, "nothing answers", errOf1(l.Stores.PageOfFleet(t.Context(), fleet, 0, "", 10)))
 }
 
@@ -276,15 +279,15 @@ func TestOperatorsLists_OfThePartitionsThatAnswer(t *testing.T) {
 	}
 
 	lost := vendors[1]
-	hook.of(l.partitions[1])
+	hook.of(l.core.Partitions[1])
 
 	for what, read := range map[string]func() (found int, err error){
 		"accounts by name": func() (int, error) {
-			found, _, err := l.Accounts.Page(t.Context(), AccountFilter{}, "", 100)
+			found, _, err := l.Accounts.Page(t.Context(), accounts.AccountFilter{}, "", 100)
 			return len(found), err
 		},
 		"suspended accounts": func() (int, error) {
-			found, _, err := l.Accounts.Page(t.Context(), AccountFilter{State: AccountSuspended}, "", 100)
+			found, _, err := l.Accounts.Page(t.Context(), accounts.AccountFilter{State: accounts.AccountSuspended}, "", 100)
 			return len(found), err
 		},
 		"counts of accounts": func() (int, error) {
@@ -305,14 +308,14 @@ func TestOperatorsLists_OfThePartitionsThatAnswer(t *testing.T) {
 		},
 		"counts of receivers": func() (int, error) {
 			counts, err := l.Webhooks.Counts(t.Context())
-			return int(counts[EndpointHealthy]), err
+			return int(counts[partitions.EndpointHealthy]), err
 		},
 		"stores": func() (int, error) {
-			found, _, err := l.Stores.Find(t.Context(), StoreFilter{}, 100)
+			found, _, err := l.Stores.Find(t.Context(), accounts.StoreFilter{}, 100)
 			return len(found), err
 		},
 		"a fleet's stores": func() (int, error) {
-			found, _, err := l.Stores.Find(t.Context(), StoreFilter{Fleet: lost.fleet.ID}, 100)
+			found, _, err := l.Stores.Find(t.Context(), accounts.StoreFilter{Fleet: lost.fleet.ID}, 100)
 			return len(found), err
 		},
 	} {
@@ -321,9 +324,9 @@ func TestOperatorsLists_OfThePartitionsThatAnswer(t *testing.T) {
 		equal(t, found, 3, what)
 	}
 
-	accounts, _, err := l.Accounts.Page(t.Context(), AccountFilter{}, "", 100)
+	accountList, _, err := l.Accounts.Page(t.Context(), accounts.AccountFilter{}, "", 100)
 	wantIncomplete(t, "accounts", err)
-	check(t, !slices.ContainsFunc(accounts, func(a *delivery.Account) bool { return a.ID == lost.account }), "an account that cannot be read is listed")
+	check(t, !slices.ContainsFunc(accountList, func(a *delivery.Account) bool { return a.ID == lost.account }), "an account that cannot be read is listed")
 	hook.of()
 	equal(t, len(allAccounts(t, l)), 4, "accounts, none of which has lost its name")
 }
@@ -334,25 +337,27 @@ func TestMonitor_CountsThePartitionsThatAnswer(t *testing.T) {
 	for i, s := range vendors {
 		o := s.create(t, "X-1")
 		s.list(t, o.ID)
-		must(t, l.rdb.Set(t.Context(), l.partitions[i].key(kindSummary),
-			encode(func(c *codec) { c.summary(map[EndpointState]QueueStats{EndpointHealthy: {Events: 2}}) }), 0).Err())
-		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[i].key(kindDeadLetters), Values: []any{"reason", "broken"}}).Err())
-		must(t, l.makeGroups(t.Context(), l.partitions[i].key(kindEvents)))
+		must(t, l.core.Redis.Set(t.Context(), l.core.Partitions[i].Key(core.KindSummary),
+			core.Encode(func(c *core.Codec) {
+				partitions.CodeSummary(c, map[partitions.EndpointState]partitions.QueueStats{partitions.EndpointHealthy: {Events: 2}})
+			}), 0).Err())
+		must(t, l.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: l.core.Partitions[i].Key(core.KindDeadLetters), Values: []any{"reason", "broken"}}).Err())
+		must(t, l.core.MakeGroups(t.Context(), l.core.Partitions[i].Key(core.KindEvents)))
 		s.tick(t)
 	}
 
-	first := get(l.rdb.XRangeN(t.Context(), l.partitions[0].key(kindEvents), "-", "+", 1).Result())(t)[0].ID
-	whole := get(l.Streams.Lag(t.Context(), RoleExport))(t)
-	check(t, whole.Entries >= 4 && whole.Oldest.Equal(timeOfEntry(first)), "lag %+v", whole)
-	hook.of(l.partitions[3])
+	first := get(l.core.Redis.XRangeN(t.Context(), l.core.Partitions[0].Key(core.KindEvents), "-", "+", 1).Result())(t)[0].ID
+	whole := get(l.Streams.Lag(t.Context(), core.RoleExport))(t)
+	check(t, whole.Entries >= 4 && whole.Oldest.Equal(core.TimeOfEntry(first)), "lag %+v", whole)
+	hook.of(l.core.Partitions[3])
 
 	stats, err := l.Monitor.Stats(t.Context())
 	wantIncomplete(t, "statistics", err)
 	check(t, stats.InFlight == 3 && stats.DeadLetters == 3, "statistics %+v", stats)
 	queues, err := l.Monitor.QueueStats(t.Context())
 	wantIncomplete(t, "queues", err)
-	equal(t, queues[EndpointHealthy].Events, 6, "events that wait")
-	lag, err := l.Streams.Lag(t.Context(), RoleExport)
+	equal(t, queues[partitions.EndpointHealthy].Events, 6, "events that wait")
+	lag, err := l.Streams.Lag(t.Context(), core.RoleExport)
 	wantIncomplete(t, "lag", err)
 	check(t, lag.Entries > 0 && lag.Entries < whole.Entries && !lag.Oldest.IsZero(), "lag %+v of %+v", lag, whole)
 	letters, err := l.Monitor.DeadLetters(t.Context(), 10)
@@ -362,9 +367,9 @@ func TestMonitor_CountsThePartitionsThatAnswer(t *testing.T) {
 	wantIncomplete(t, "refused updates", err)
 	equal(t, len(refused), 0, "refused updates")
 
-	hook.of(l.partitions...)
+	hook.of(l.core.Partitions...)
 	wantWhollyUnavailable(t, "statistics of nothing", errOf1(l.Monitor.Stats(t.Context())))
-	wantWhollyUnavailable(t, "lag of nothing", errOf1(l.Streams.Lag(t.Context(), RoleExport)))
+	wantWhollyUnavailable(t, "lag of nothing", errOf1(l.Streams.Lag(t.Context(), core.RoleExport)))
 }
 
 // The export goes on with the partitions that answer. What the others have comes when they are back, and
@@ -374,11 +379,11 @@ func TestFeed_GoesOnForTheStreamsThatAnswer(t *testing.T) {
 
 	l, hook := withAway(t)
 	vendors := inEachPartition(t, l)
-	l.cluster = true // each partition stands for a server
+	l.core.IsCluster = true // each partition stands for a server
 	c := newHandled(l)
 	unavailable := fmt.Errorf("clickhouse: %w", delivery.ErrUnavailable)
-	hook.of(l.partitions[1]) // from the start: its groups cannot be made
-	runFeed(t, l, Feed{Role: RoleExport, Consumer: "c", Every: time.Millisecond, ClaimAfter: time.Second, Handle: c.handle})
+	hook.of(l.core.Partitions[1]) // from the start: its groups cannot be made
+	runFeed(t, l, partitions.Feed{Role: core.RoleExport, Consumer: "c", Every: time.Millisecond, ClaimAfter: time.Second, Handle: c.handle})
 
 	others := openTest(t, sameDatabase(l)) // a gateway that reaches all
 	must(t, others.Fleets.Load(t.Context()))
@@ -401,7 +406,7 @@ func TestFeed_GoesOnForTheStreamsThatAnswer(t *testing.T) {
 	c.await(t, "of those that answer after a failure of something else", second[0], second[2], second[3])
 
 	// Another goes away in the middle, the first comes back.
-	hook.of(l.partitions[2])
+	hook.of(l.core.Partitions[2])
 	third := create("X-3")
 	c.await(t, "of those that are back", first[1], second[1], third[0], third[1], third[3])
 	check(t, !c.has(third[2]), "handed out %s, whose partition is away", third[2])
@@ -409,7 +414,7 @@ func TestFeed_GoesOnForTheStreamsThatAnswer(t *testing.T) {
 	c.await(t, "everything", third[2])
 	testserver.Await(t, "everything is acknowledged", func() bool {
 		read, err := l.Monitor.Stats(t.Context())
-		return err == nil && read.Pending[RoleExport] == 0 && read.Unread[RoleExport] == 0
+		return err == nil && read.Pending[core.RoleExport] == 0 && read.Unread[core.RoleExport] == 0
 	})
 
 	for id, n := range c.counts() {
@@ -435,7 +440,7 @@ func (h *handled) fail(with error) {
 	h.failed = with
 }
 
-func (h *handled) handle(ctx context.Context, batch []Entry) error {
+func (h *handled) handle(ctx context.Context, batch []partitions.Entry) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.failed != nil {
@@ -449,7 +454,7 @@ func (h *handled) handle(ctx context.Context, batch []Entry) error {
 		}
 	}
 
-	return h.ledger.Streams.Ack(ctx, RoleExport, batch...)
+	return h.ledger.Streams.Ack(ctx, core.RoleExport, batch...)
 }
 
 func (h *handled) counts() map[delivery.OrderID]int {
@@ -470,20 +475,20 @@ func (h *handled) await(t *testing.T, what string, ids ...delivery.OrderID) {
 // While a server is away it is asked now and then, once for all of its streams.
 func TestFeed_AsksAServerThatIsAwayOnce(t *testing.T) {
 	l, hook := withAway(t)
-	reader := newFeedReader(l.core, &Feed{Role: RoleExport, Consumer: "c", Batch: 10, Every: time.Nanosecond, ClaimAfter: time.Minute,
-		Log: func(string, ...any) {}, Handle: func(context.Context, []Entry) error { return nil }}, l.partitions)
-	must(t, reader.turn(t.Context()))
-	equal(t, len(reader.answering()), len(reader.streams), "streams")
-	hook.of(l.partitions...)
-	must(t, reader.turn(t.Context()))
-	equal(t, len(reader.answering()), 0, "streams that are asked at once again")
+	reader := partitions.NewFeedReader(l.core, &partitions.Feed{Role: core.RoleExport, Consumer: "c", Batch: 10, Every: time.Nanosecond, ClaimAfter: time.Minute,
+		Log: func(string, ...any) {}, Handle: func(context.Context, []partitions.Entry) error { return nil }}, l.core.Partitions)
+	must(t, reader.Turn(t.Context()))
+	equal(t, len(reader.Answering()), len(reader.Streams), "streams")
+	hook.of(l.core.Partitions...)
+	must(t, reader.Turn(t.Context()))
+	equal(t, len(reader.Answering()), 0, "streams that are asked at once again")
 	before := hook.trips.Load()
-	for _, s := range reader.streams {
-		check(t, s.isUnsettled, "what a lost reply has brought would not be looked for")
-		s.awayUntil = time.Time{}
+	for _, s := range reader.Streams {
+		check(t, s.IsUnsettled, "what a lost reply has brought would not be looked for")
+		s.AwayUntil = time.Time{}
 	}
 
-	must(t, reader.turn(t.Context()))
+	must(t, reader.Turn(t.Context()))
 	check(t, hook.trips.Load()-before <= 1, "a server that is away was asked %d times in one turn", hook.trips.Load()-before)
 }
 
@@ -491,9 +496,9 @@ func TestFeed_AsksAServerThatIsAwayOnce(t *testing.T) {
 // are on it is not given.
 func TestKnowsAccountSecret_OfThePartitionsThatAnswer(t *testing.T) {
 	l, hook := withAway(t)
-	l.cluster = true // each partition stands for a server
+	l.core.IsCluster = true // each partition stands for a server
 	vendors := inEachPartition(t, l)
-	hook.of(l.partitions[1])
+	hook.of(l.core.Partitions[1])
 	for i, s := range vendors {
 		known, err := l.Limits.KnowsAccountSecret(t.Context(), s.account, testHash)
 		if i == 1 {
@@ -506,31 +511,31 @@ func TestKnowsAccountSecret_OfThePartitionsThatAnswer(t *testing.T) {
 
 	// Those that were known stay so.
 	hook.of()
-	l.now = func() time.Time { return time.Now().Add(time.Hour) }
+	l.core.LocalNow = func() time.Time { return time.Now().Add(time.Hour) }
 	check(t, get(l.Limits.KnowsAccountSecret(t.Context(), vendors[1].account, testHash))(t), "the secret is unknown")
-	hook.of(l.partitions[1])
-	l.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+	hook.of(l.core.Partitions[1])
+	l.core.LocalNow = func() time.Time { return time.Now().Add(2 * time.Hour) }
 	stranger := delivery.NewAccountID()
-	for l.partitionOf(stranger).number == 1 {
+	for l.core.PartitionOf(stranger).Number == 1 {
 		stranger = delivery.NewAccountID()
 	}
 
 	check(t, !get(l.Limits.KnowsAccountSecret(t.Context(), stranger, testHash))(t), "a stranger is known")
-	exists := get(l.Limits.knowsAccount(t.Context(), vendors[1].account))(t)
+	exists := get(l.Limits.KnowsAccount(t.Context(), vendors[1].account))(t)
 	check(t, exists, "an account that was known is forgotten")
 
-	hook.of(l.partitions...)
-	l.now = func() time.Time { return time.Now().Add(3 * time.Hour) }
+	hook.of(l.core.Partitions...)
+	l.core.LocalNow = func() time.Time { return time.Now().Add(3 * time.Hour) }
 	wantWhollyUnavailable(t, "nothing answers", errOf1(l.Limits.KnowsAccountSecret(t.Context(), stranger, testHash)))
 }
 
 // Fleets go on while the server of their permits is away, held to their limits.
 func TestFleetPermits_ComeFromAnotherServerWhileTheirsIsAway(t *testing.T) {
 	l, hook := withAway(t)
-	l.cluster = true
+	l.core.IsCluster = true
 	fleet := newFleet(t, l)
 	fleet.RequestsPerSecond = 10
-	hook.of(l.global)
+	hook.of(l.core.Global)
 	now := time.Now()
 	admittedBy := func(l *Ledger) (admitted int) {
 		for admitted < 1000 {
@@ -545,25 +550,25 @@ func TestFleetPermits_ComeFromAnotherServerWhileTheirsIsAway(t *testing.T) {
 	}
 
 	admitted := admittedBy(l)
-	burst := fleetBurst * fleet.RequestsPerSecond
+	burst := accounts.FleetBurst * fleet.RequestsPerSecond
 	check(t, admitted >= burst && admitted < 3*burst, "%d requests were admitted, want the burst of %d", admitted, burst)
 
 	// Another process takes from the same bucket, so it gets what has been refilled since, and no burst.
 	other := openTest(t, sameDatabase(l))
-	other.rdb.AddHook(hook)
-	other.cluster = true
+	other.core.Redis.AddHook(hook)
+	other.core.IsCluster = true
 	admitted = admittedBy(other)
 	refilled := int(time.Since(now).Seconds() * float64(fleet.RequestsPerSecond))
 	check(t, admitted < refilled+burst/2, "another process admitted %d requests, %d were refilled", admitted, refilled)
 
-	l.cluster = false
-	l.Fleets.permitsAway.Store(0)
-	wantWhollyUnavailable(t, "a single server that is away", l.Fleets.fleetPermitsError(t, fleet))
+	l.core.IsCluster = false
+	l.Fleets.PermitsAway.Store(0)
+	wantWhollyUnavailable(t, "a single server that is away", fleetPermitsError(t, l.Fleets, fleet))
 }
 
-func (l *Fleets) fleetPermitsError(t *testing.T, f *delivery.Fleet) error {
-	_, err := l.fleetPermits(t.Context(), f.ID)(f.RequestsPerSecond, 1)
-	return failure(err)
+func fleetPermitsError(t *testing.T, l *accounts.Fleets, f *delivery.Fleet) error {
+	_, err := l.FleetPermits(t.Context(), f.ID)(f.RequestsPerSecond, 1)
+	return core.Failure(err)
 }
 
 // However far apart reads are, a group that has vanished is made again before the next one.
@@ -572,12 +577,12 @@ func TestFeed_MakesMissingGroupsAgainWhereReadsAreSpaced(t *testing.T) {
 
 	s := newEnv(t)
 	c := newHandled(s.Ledger)
-	runFeed(t, s.Ledger, Feed{Role: RoleExport, Consumer: "c", Every: 2 * minPause, Handle: c.handle})
+	runFeed(t, s.Ledger, partitions.Feed{Role: core.RoleExport, Consumer: "c", Every: 2 * partitions.MinPause, Handle: c.handle})
 	for i := range 2 {
 		first := s.create(t, fmt.Sprint("first-", i))
 		c.await(t, "an event", first.ID)
-		for _, p := range s.partitions {
-			must(t, s.rdb.XGroupDestroy(t.Context(), p.key(kindEvents), string(RoleExport)).Err())
+		for _, p := range s.core.Partitions {
+			must(t, s.core.Redis.XGroupDestroy(t.Context(), p.Key(core.KindEvents), string(core.RoleExport)).Err())
 		}
 		second := s.create(t, fmt.Sprint("second-", i))
 		c.await(t, "the event after", second.ID)

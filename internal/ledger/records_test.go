@@ -12,6 +12,11 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv/testserver"
 )
 
@@ -25,22 +30,22 @@ func TestUpdate_SurvivesItsEncoding(t *testing.T) {
 			u.Location = delivery.Location{Point: taksim, At: at}
 		}
 
-		got, err := decodeUpdate(string(encodeUpdate(u)))
+		got, err := core.DecodeUpdate(string(core.EncodeUpdate(u)))
 		require(t, err == nil && reflect.DeepEqual(got, u), "got %+v, %v, want %+v", got, err, u)
 	})
 }
 
 func FuzzDecodeOrder(f *testing.F) {
 	o := &delivery.Order{OrderDraft: *testDraft("X-1"), CreatedAt: time.Now(), Version: 1<<32 | 1}
-	record := appendOrderRecord(nil, o, &o.Fleet, flagKeyIsExternal, 0, [16]byte{})
-	record = appendChange(record, &delivery.Change{Status: delivery.Assigned, At: time.Now()})
-	record = appendChange(record, &delivery.Change{Kind: delivery.CourierReplaced, Status: delivery.Assigned, At: time.Now(), Courier: delivery.Courier{Name: "Ali"}})
-	record = appendAccepted(record, delivery.Courier{Name: "Ali"})
+	record := core.AppendOrderRecord(nil, o, &o.Fleet, core.FlagKeyIsExternal, 0, [16]byte{})
+	record = core.AppendChange(record, &delivery.Change{Status: delivery.Assigned, At: time.Now()})
+	record = core.AppendChange(record, &delivery.Change{Kind: delivery.CourierReplaced, Status: delivery.Assigned, At: time.Now(), Courier: delivery.Courier{Name: "Ali"}})
+	record = core.AppendAccepted(record, delivery.Courier{Name: "Ali"})
 	f.Add(string(record))
-	kept := encodeShrunk(get(decodeOrder(string(record), 3))(f))
-	f.Add("\x02" + string(record[1:orderLocationAt]) + string(kept[:orderFleetAt-orderLocationAt]) + string(record[orderFleetAt:orderHead]) + string(kept[orderFleetAt-orderLocationAt:]))
+	kept := core.EncodeShrunk(get(core.DecodeOrder(string(record), 3))(f))
+	f.Add("\x02" + string(record[1:core.OrderLocationAt]) + string(kept[:core.OrderFleetAt-core.OrderLocationAt]) + string(record[core.OrderFleetAt:core.OrderHead]) + string(kept[core.OrderFleetAt-core.OrderLocationAt:]))
 	f.Fuzz(func(t *testing.T, record string) {
-		if o, err := decodeOrder(record, 3); err == nil && o.ID.Partition() != 3 {
+		if o, err := core.DecodeOrder(record, 3); err == nil && o.ID.Partition() != 3 {
 			t.Errorf("order %s of partition 3", o.ID)
 		}
 	})
@@ -48,7 +53,7 @@ func FuzzDecodeOrder(f *testing.F) {
 
 func TestOpen_RefusesOtherPartitions(t *testing.T) {
 	l := openTest(t)
-	cfg := Config{Environment: "sandbox", Secrets: testSecrets}
+	cfg := core.Config{Environment: "sandbox", Secrets: testSecrets}
 	sameDatabase(l)(&cfg)
 	cfg.Partitions = 8
 	check(t, errOf(Open(t.Context(), cfg)) != nil, "opened with another number of partitions")
@@ -58,23 +63,23 @@ func TestOpen_RefusesOtherPartitions(t *testing.T) {
 	must(t, same.Close())
 	cfg.Environment = "production"
 	other := get(Open(t.Context(), cfg))(t)
-	check(t, other.Partitions() == DefaultPartitions, "production has %d partitions", other.Partitions())
+	check(t, other.Partitions() == core.DefaultPartitions, "production has %d partitions", other.Partitions())
 	must(t, other.Close())
 }
 
 // The shared server knows no WAITAOF, or has no append-only file.
 func TestOpen_RefusesAServerThatCannotConfirm(t *testing.T) {
 	t.Parallel()
-	_, err := Open(t.Context(), Config{URL: testserver.NewRedis(t).URL, Environment: "sandbox", Replicas: 1, Log: slog.New(slog.DiscardHandler)})
+	_, err := Open(t.Context(), core.Config{URL: testserver.NewRedis(t).URL, Environment: "sandbox", Replicas: 1, Log: slog.New(slog.DiscardHandler)})
 	if err == nil || errors.Is(err, delivery.ErrUnavailable) || !strings.Contains(err.Error(), "redis.durability: replica needs Valkey, or Redis 7.2") {
 		t.Error(err)
 	}
 }
 
 func TestOpen_ReportsAnUnavailableRedis(t *testing.T) {
-	_, err := Open(t.Context(), Config{URL: "redis://127.0.0.1:1", Environment: "sandbox"})
+	_, err := Open(t.Context(), core.Config{URL: "redis://127.0.0.1:1", Environment: "sandbox"})
 	check(t, errors.Is(err, delivery.ErrUnavailable), "got %v", err)
-	for _, cfg := range []Config{{URL: "http://x", Environment: "sandbox"}, {URL: "redis://127.0.0.1:1", Environment: "staging"}, {URL: "redis://127.0.0.1:1", Environment: "sandbox", Partitions: 2000}} {
+	for _, cfg := range []core.Config{{URL: "http://x", Environment: "sandbox"}, {URL: "redis://127.0.0.1:1", Environment: "staging"}, {URL: "redis://127.0.0.1:1", Environment: "sandbox", Partitions: 2000}} {
 		if _, err := Open(t.Context(), cfg); err == nil || errors.Is(err, delivery.ErrUnavailable) {
 			t.Errorf("%+v: got %v", cfg, err)
 		}
@@ -89,13 +94,13 @@ func FuzzParseJobCursor(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := parseJobCursor(text)
+		c, err := orders.ParseJobCursor(text)
 		if err != nil {
 			check(t, delivery.CodeOf(err) == delivery.CodeValidationFailed, "%q: %v", text, err)
 			return
 		}
 
-		if again, err := parseJobCursor(c.String()); text != "" && (err != nil || again != c) || c.partition < 0 {
+		if again, err := orders.ParseJobCursor(c.String()); text != "" && (err != nil || again != c) || c.Partition < 0 {
 			t.Errorf("%q is %+v, then %+v, %v", text, c, again, err)
 		}
 	})
@@ -107,50 +112,50 @@ func FuzzRecords(f *testing.F) {
 	at := time.UnixMilli(1_795_000_000_123)
 	update := &delivery.Update{Kind: delivery.KindStatus, Status: delivery.Failed, At: at, ETA: at, Failure: "Other", Courier: delivery.Courier{Name: "Ali"}}
 	store := &delivery.Store{State: delivery.Active, ExternalID: "s1", Name: "n", Point: delivery.Point{Latitude: 41, Longitude: 29}, UpdatedAt: at}
-	f.Add(string(encodeUpdate(update)))
-	f.Add(string(encodeStore(store)))
-	f.Add(string(encodeNotice(&Notice{Type: delivery.StoreActivated, OccurredAt: at, Data: []byte("{}")})))
-	f.Add("ok\n" + strings.Repeat("\x00", quotaSize) + "payload")
-	f.Add(string(rune(eventOrder)) + strings.Repeat("x", orderEventSize-1))
+	f.Add(string(core.EncodeUpdate(update)))
+	f.Add(string(accounts.EncodeStore(store)))
+	f.Add(string(accounts.EncodeNotice(&accounts.Notice{Type: delivery.StoreActivated, OccurredAt: at, Data: []byte("{}")})))
+	f.Add("ok\n" + strings.Repeat("\x00", limits.QuotaSize) + "payload")
+	f.Add(string(rune(core.EventOrder)) + strings.Repeat("x", partitions.OrderEventSize-1))
 	f.Add(strings.Repeat("\xff", 40))
-	f.Add(string(encodeControls(&delivery.Fleet{Suspended: true, RequestsPerSecond: 7})))
-	f.Add(string(encodeSecrets(&fleetSecrets{current: "c", earlier: []EarlierSecret{{Secret: "e", Until: at}}})))
+	f.Add(string(accounts.EncodeControls(&delivery.Fleet{Suspended: true, RequestsPerSecond: 7})))
+	f.Add(string(accounts.EncodeSecrets(&accounts.FleetSecrets{Current: "c", Earlier: []core.EarlierSecret{{Secret: "e", Until: at}}})))
 	f.Fuzz(func(t *testing.T, record string) {
-		if u, err := decodeUpdate(record); err == nil && !isNaN(u.Location.Point) {
-			again, err := decodeUpdate(string(encodeUpdate(u)))
+		if u, err := core.DecodeUpdate(record); err == nil && !isNaN(u.Location.Point) {
+			again, err := core.DecodeUpdate(string(core.EncodeUpdate(u)))
 			sameRecord(t, u, again, err)
 		}
 
-		if s, err := decodeStore(record); err == nil && !isNaN(s.Point) {
-			again, err := decodeStore(string(encodeStore(s)))
+		if s, err := accounts.DecodeStore(record); err == nil && !isNaN(s.Point) {
+			again, err := accounts.DecodeStore(string(accounts.EncodeStore(s)))
 			sameRecord(t, s, again, err)
 		}
 
-		if n, err := decodeNotice(record); err == nil {
-			again, err := decodeNotice(string(encodeNotice(n)))
+		if n, err := accounts.DecodeNotice(record); err == nil {
+			again, err := accounts.DecodeNotice(string(accounts.EncodeNotice(n)))
 			sameRecord(t, n, again, err)
 		}
 
-		if c, err := parseCountingReply(record); err == nil && !strings.HasPrefix(record, c.name) {
+		if c, err := limits.ParseCountingReply(record); err == nil && !strings.HasPrefix(record, c.Name) {
 			t.Errorf("%q is %+v", record, c)
 		}
 
-		if f, err := decodeFleet(record); err == nil {
-			again, err := decodeFleet(string(encodeFleet(f)))
+		if f, err := accounts.DecodeFleet(record); err == nil {
+			again, err := accounts.DecodeFleet(string(accounts.EncodeFleet(f)))
 			sameRecord(t, f.Name, again.Name, err)
 		}
 
 		var f delivery.Fleet
-		if err := decodeControls(&f, record); err == nil {
+		if err := accounts.DecodeControls(&f, record); err == nil {
 			var again delivery.Fleet
-			err := decodeControls(&again, string(encodeControls(&f)))
+			err := accounts.DecodeControls(&again, string(accounts.EncodeControls(&f)))
 			sameRecord(t, f, again, err)
 		} else if !f.Disabled {
 			t.Error("a fleet whose controls cannot be read is not disabled")
 		}
 
-		if s, err := decodeSecrets(record); err == nil {
-			again, err := decodeSecrets(string(encodeSecrets(&s)))
+		if s, err := accounts.DecodeSecrets(record); err == nil {
+			again, err := accounts.DecodeSecrets(string(accounts.EncodeSecrets(&s)))
 			sameRecord(t, s, again, err)
 		}
 	})

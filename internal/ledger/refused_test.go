@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
 )
 
 // What is refused from memory Redis would refuse, too, and no refusal names a shorter wait than
@@ -16,19 +18,19 @@ import (
 //rule:limits-and-idempotency/per-account-and-endpoint-an
 func TestRefused_NothingThatRedisWouldAdmit(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	l := openTest(t, func(c *Config) { c.Now = func() time.Time { return now } })
+	l := openTest(t, func(c *core.Config) { c.Now = func() time.Time { return now } })
 	fromMemory := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		limits := plenty()
-		limits.Cancel = delivery.EndpointLimit{Sustained: delivery.Window{
+		bounds := plenty()
+		bounds.Cancel = delivery.EndpointLimit{Sustained: delivery.Window{
 			Count: rapid.IntRange(1, 4).Draw(rt, "count"), Seconds: rapid.IntRange(1, 4).Draw(rt, "seconds")}}
-		account := newAccount(t, l, limits)
+		account := newAccount(t, l, bounds)
 
 		for range rapid.IntRange(1, 20).Draw(rt, "requests") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 700).Draw(rt, "pause in ms")) * time.Millisecond)
 			l.setClock(t, now.UnixMicro())
-			_, remembered := l.Limits.Refused(account, EndpointCancel, delivery.OrderID{})
-			_, decided := l.Limits.Consume(t.Context(), account, EndpointCancel)
+			_, remembered := l.Limits.Refused(account, limits.EndpointCancel, delivery.OrderID{})
+			_, decided := l.Limits.Consume(t.Context(), account, limits.EndpointCancel)
 
 			if remembered == nil {
 				continue
@@ -60,7 +62,7 @@ func waitOf(err error) time.Duration {
 // latest, and at once where the account was changed.
 func TestRefused_IsHeldForASecondAtMost(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	l := openTest(t, func(c *Config) { c.Now = func() time.Time { return now } })
+	l := openTest(t, func(c *core.Config) { c.Now = func() time.Time { return now } })
 	l.setClock(t, now.UnixMicro())
 	account := newAccount(t, l, plenty())
 	suspend := func(suspended bool) {
@@ -69,23 +71,23 @@ func TestRefused_IsHeldForASecondAtMost(t *testing.T) {
 	}
 
 	suspend(true)
-	_, err := l.Limits.Consume(t.Context(), account, EndpointOrders)
+	_, err := l.Limits.Consume(t.Context(), account, limits.EndpointOrders)
 	equal(t, delivery.CodeOf(err), delivery.CodeAccountSuspended, "a suspended account")
 
 	now = now.Add(999 * time.Millisecond)
-	_, err = l.Limits.Refused(account, EndpointOrders, delivery.OrderID{})
+	_, err = l.Limits.Refused(account, limits.EndpointOrders, delivery.OrderID{})
 	equal(t, delivery.CodeOf(err), delivery.CodeAccountSuspended, "within a second")
-	_, err = l.Limits.Refused(account, EndpointCancel, delivery.OrderID{})
+	_, err = l.Limits.Refused(account, limits.EndpointCancel, delivery.OrderID{})
 	must(t, err) // another endpoint
 
 	now = now.Add(time.Millisecond)
-	_, err = l.Limits.Refused(account, EndpointOrders, delivery.OrderID{})
+	_, err = l.Limits.Refused(account, limits.EndpointOrders, delivery.OrderID{})
 	must(t, err)
 
-	_, err = l.Limits.Consume(t.Context(), account, EndpointOrders)
+	_, err = l.Limits.Consume(t.Context(), account, limits.EndpointOrders)
 	equal(t, delivery.CodeOf(err), delivery.CodeAccountSuspended, "still suspended")
 	suspend(false)
-	_, err = l.Limits.Refused(account, EndpointOrders, delivery.OrderID{})
+	_, err = l.Limits.Refused(account, limits.EndpointOrders, delivery.OrderID{})
 	must(t, err)
 }
 
@@ -97,10 +99,10 @@ func TestRefused_PolledOrdersAreApart(t *testing.T) {
 	_, _, err := s.Orders.Poll(t.Context(), s.account, first)
 	equal(t, delivery.CodeOf(err), delivery.CodeRateLimited, "a second read")
 
-	_, err = s.Limits.Refused(s.account, EndpointOrderStatus, first)
+	_, err = s.Limits.Refused(s.account, limits.EndpointOrderStatus, first)
 	equal(t, delivery.CodeOf(err), delivery.CodeRateLimited, "a third read")
 
-	_, err = s.Limits.Refused(s.account, EndpointOrderStatus, second)
+	_, err = s.Limits.Refused(s.account, limits.EndpointOrderStatus, second)
 	must(t, err)
 }
 
@@ -110,12 +112,12 @@ func TestRefused_OnlyLimitsAndSuspensionsAreKept(t *testing.T) {
 		delivery.CodeRateLimited: true, delivery.CodeAccountSuspended: true,
 		delivery.CodeOrderNotFound: false, delivery.CodeDuplicateOrder: false, delivery.CodeServiceUnavailable: false,
 	} {
-		var r refusedRequests
-		key := refusedRequest{account: delivery.NewAccountID()}
+		var r limits.RefusedRequests
+		key := limits.RefusedRequest{Account: delivery.NewAccountID()}
 
-		r.keep(key, &delivery.Error{Code: code, RetryAfter: time.Minute}, Quota{}, now, now)
+		r.Keep(key, &delivery.Error{Code: code, RetryAfter: time.Minute}, limits.Quota{}, now, now)
 
-		if _, err := r.find(key, now); (err != nil) != isKept {
+		if _, err := r.Find(key, now); (err != nil) != isKept {
 			t.Errorf("%s is kept: %t, want %t", code, err != nil, isKept)
 		}
 	}
@@ -123,19 +125,19 @@ func TestRefused_OnlyLimitsAndSuspensionsAreKept(t *testing.T) {
 
 // Callers who are refused again and again take a bounded place in memory.
 func TestRefused_RemembersABoundedNumber(t *testing.T) {
-	var r refusedRequests
+	var r limits.RefusedRequests
 	now := time.Now()
 	refusal := delivery.Refuse(delivery.CodeAccountSuspended, "suspended")
-	for range 3 * refusalShards * refusalsKept {
-		r.keep(refusedRequest{account: delivery.NewAccountID()}, refusal, Quota{}, now, now)
+	for range 3 * limits.RefusalShards * limits.RefusalsKept {
+		r.Keep(limits.RefusedRequest{Account: delivery.NewAccountID()}, refusal, limits.Quota{}, now, now)
 	}
 
 	kept := 0
 	for i := range r {
-		kept += len(r[i].kept)
+		kept += len(r[i].Kept)
 	}
 
-	if kept > refusalShards*refusalsKept {
-		t.Errorf("%d refusals are remembered, want at most %d", kept, refusalShards*refusalsKept)
+	if kept > limits.RefusalShards*limits.RefusalsKept {
+		t.Errorf("%d refusals are remembered, want at most %d", kept, limits.RefusalShards*limits.RefusalsKept)
 	}
 }

@@ -18,6 +18,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -50,9 +53,9 @@ func openReplicated(t *testing.T, url string) (l *Ledger) {
 	t.Helper()
 	testserver.Await(t, "the replicas confirm", func() (opened bool) {
 		var err error
-		l, err = Open(t.Context(), Config{URL: url, Environment: "sandbox", Pipelines: 1, Replicas: 1, Secrets: testSecrets,
+		l, err = Open(t.Context(), core.Config{URL: url, Environment: "sandbox", Pipelines: 1, Replicas: 1, Secrets: testSecrets,
 			Log: slog.New(slog.DiscardHandler)})
-		require(t, err == nil || errors.Is(err, ErrUnconfirmed), "%v", err)
+		require(t, err == nil || errors.Is(err, core.ErrUnconfirmed), "%v", err)
 		return err == nil
 	})
 
@@ -86,7 +89,7 @@ func TestReplicas_HoldEveryAnsweredOrderWhenTheMasterAndItsDiskAreGone(t *testin
 
 	clients.Wait()
 	must(t, errors.Join(os.RemoveAll(s.master.Dir), s.replica.Follow(t.Context(), nil)))
-	after := get(Open(t.Context(), Config{URL: s.replica.URL, Environment: "sandbox", Secrets: testSecrets}))(t)
+	after := get(Open(t.Context(), core.Config{URL: s.replica.URL, Environment: "sandbox", Secrets: testSecrets}))(t)
 	t.Cleanup(func() { _ = after.Close() })
 	total := 0
 	for _, ids := range answered {
@@ -114,11 +117,11 @@ func TestReplicas_WithoutOneTheOutcomeIsUnknownAndTheRequestMayBeRepeated(t *tes
 	defer resume()
 	s.refusesAll(t, before)
 	_, _, err := s.Orders.Create(t.Context(), s.creation("during", "key"))
-	check(t, errors.Is(err, ErrUnconfirmed), "a creation without a replica: %v", err)
+	check(t, errors.Is(err, core.ErrUnconfirmed), "a creation without a replica: %v", err)
 	_, _, err = s.Orders.Create(t.Context(), s.creation("during", "key"))
-	check(t, errors.Is(err, ErrUnconfirmed), "its repetition, which must not show what may be lost: %v", err)
+	check(t, errors.Is(err, core.ErrUnconfirmed), "its repetition, which must not show what may be lost: %v", err)
 	_, _, err = s.Orders.Create(t.Context(), s.creation("during", "another key"))
-	check(t, errors.Is(err, ErrUnconfirmed), "a duplicate, likewise: %v", err)
+	check(t, errors.Is(err, core.ErrUnconfirmed), "a duplicate, likewise: %v", err)
 	resume()
 	must(t, s.replica.AwaitSynced(t.Context()))
 	again, _ := get2(s.Orders.Create(t.Context(), s.creation("during", "key")))(t)
@@ -128,28 +131,33 @@ func TestReplicas_WithoutOneTheOutcomeIsUnknownAndTheRequestMayBeRepeated(t *tes
 // refusesAll holds that nothing is taken for an answer, be it written or read.
 func (s *replicated) refusesAll(t *testing.T, o *delivery.Order) {
 	t.Helper()
-	owned := &Owned{Partition: o.ID.Partition(), From: "0-0", CatchUp: "1-1", Notes: "0-0"}
+	owned := &partitions.Owned{Partition: o.ID.Partition(), From: "0-0", CatchUp: "1-1", Notes: "0-0"}
 	update := delivery.Update{Order: o.ID, Fleet: s.fleet.ID, Kind: delivery.KindStatus, Status: delivery.Assigned, At: time.Now()}
 	for what, call := range map[string]func(context.Context) error{
 		"create": func(ctx context.Context) error {
 			_, _, err := s.Orders.Create(ctx, s.creation("another", ""))
 			return err
 		},
-		"poll":         func(ctx context.Context) error { _, _, err := s.Orders.Poll(ctx, s.account, o.ID); return err },
-		"get":          func(ctx context.Context) error { _, err := s.Orders.Get(ctx, o.ID); return err },
-		"report":       func(ctx context.Context) error { _, err := s.Orders.Report(ctx, update, time.Now()); return err },
-		"read":         func(ctx context.Context) error { _, err := s.Ownership.Read(ctx, []*Owned{owned}, 10, -1); return err },
-		"load fleets":  s.Fleets.Load,
-		"an account":   func(ctx context.Context) error { _, err := s.Accounts.Get(ctx, s.account); return err },
-		"all accounts": func(ctx context.Context) error { return errOf2(s.Accounts.Page(ctx, AccountFilter{}, "", 100)) },
-		"advance":      func(ctx context.Context) error { return s.advanceBy(ctx, o.ID.Partition(), func(*Step) {}) },
+		"poll":   func(ctx context.Context) error { _, _, err := s.Orders.Poll(ctx, s.account, o.ID); return err },
+		"get":    func(ctx context.Context) error { _, err := s.Orders.Get(ctx, o.ID); return err },
+		"report": func(ctx context.Context) error { _, err := s.Orders.Report(ctx, update, time.Now()); return err },
+		"read": func(ctx context.Context) error {
+			_, err := s.Ownership.Read(ctx, []*partitions.Owned{owned}, 10, -1)
+			return err
+		},
+		"load fleets": s.Fleets.Load,
+		"an account":  func(ctx context.Context) error { _, err := s.Accounts.Get(ctx, s.account); return err },
+		"all accounts": func(ctx context.Context) error {
+			return errOf2(s.Accounts.Page(ctx, accounts.AccountFilter{}, "", 100))
+		},
+		"advance": func(ctx context.Context) error { return s.advanceBy(ctx, o.ID.Partition(), func(*partitions.Step) {}) },
 		"take": func(ctx context.Context) error {
 			_, err := s.Ownership.Take(ctx, o.ID.Partition(), "", "somebody")
 			return err
 		},
 	} {
 		err := call(t.Context())
-		check(t, errors.Is(err, ErrUnconfirmed), "%s: %v", what, err)
+		check(t, errors.Is(err, core.ErrUnconfirmed), "%s: %v", what, err)
 	}
 }
 
@@ -168,14 +176,14 @@ func TestReplicas_WithoutMemoryOnlyWhatNeedsSomeIsRefused(t *testing.T) {
 	o := s.create(t, "before")
 	s.command(t, s.master, "config", "set", "maxmemory", "1")
 	_, _, err := s.Orders.Create(t.Context(), s.creation("during", ""))
-	check(t, errors.Is(err, delivery.ErrUnavailable) && !errors.Is(err, ErrUnconfirmed), "a creation: %v", err)
+	check(t, errors.Is(err, delivery.ErrUnavailable) && !errors.Is(err, core.ErrUnconfirmed), "a creation: %v", err)
 	get(s.Orders.Get(t.Context(), o.ID))(t)
 	get2(s.Orders.Poll(t.Context(), s.account, o.ID))(t)
-	get(s.Lifecycle.Retire(t.Context(), o.ID.Partition(), time.Now(), 10))(t)
-	get(s.Lifecycle.Trim(t.Context(), o.ID.Partition(), time.Hour))(t)
+	get(s.Orders.Retire(t.Context(), o.ID.Partition(), time.Now(), 10))(t)
+	get(s.Streams.Trim(t.Context(), o.ID.Partition(), time.Hour))(t)
 	must(t, s.replica.Follow(t.Context(), nil))
 	_, err = s.Orders.Get(t.Context(), o.ID)
-	check(t, errors.Is(err, ErrUnconfirmed), "from a master without memory that was replaced: %v", err)
+	check(t, errors.Is(err, core.ErrUnconfirmed), "from a master without memory that was replaced: %v", err)
 }
 
 func (s *replicated) command(t *testing.T, server *stack.Redis, args ...string) {
@@ -189,7 +197,7 @@ func TestReplicas_NoneMayBeThereThatIsNotAwaited(t *testing.T) {
 	further := newServer(t)
 	must(t, further.Follow(t.Context(), s.master))
 	for what, url := range map[string]string{"has 2 replicas": s.master.URL, "asking for confirmations": s.replica.URL} {
-		_, err := Open(t.Context(), Config{URL: url, Environment: "sandbox", Replicas: 1, Secrets: testSecrets})
+		_, err := Open(t.Context(), core.Config{URL: url, Environment: "sandbox", Replicas: 1, Secrets: testSecrets})
 		check(t, errors.Is(err, delivery.ErrUnavailable) && strings.Contains(err.Error(), what), "want %q, which may pass: %v", what, err)
 	}
 }
@@ -205,13 +213,13 @@ func TestReplicas_InAClusterTheElectedOneHoldsAllThatWasAnswered(t *testing.T) {
 		ids = append(ids, s.create(t, fmt.Sprint("before-", n)).ID)
 	}
 
-	address := get(s.rdb.(*redis.ClusterClient).MasterForKey(t.Context(), s.partitionOf(s.account).prefix))(t).Options().Addr
+	address := get(s.core.Redis.(*redis.ClusterClient).MasterForKey(t.Context(), s.core.PartitionOf(s.account).Prefix))(t).Options().Addr
 	master := cluster.Nodes[slices.IndexFunc(cluster.Nodes, func(r *stack.Redis) bool { return r.Addr == address })]
 	master.Kill()
 	testserver.Await(t, "the election", func() bool {
 		_, err := s.Orders.Get(t.Context(), ids[0])
 		require(t, err != nil, "an order was read without a replica")
-		return errors.Is(err, ErrUnconfirmed)
+		return errors.Is(err, core.ErrUnconfirmed)
 	})
 
 	must(t, master.Start(t.Context())) // as the replica of the elected one
@@ -219,7 +227,7 @@ func TestReplicas_InAClusterTheElectedOneHoldsAllThatWasAnswered(t *testing.T) {
 	for _, id := range ids {
 		testserver.Await(t, "an order, confirmed", func() bool {
 			_, err := s.Orders.Get(t.Context(), id)
-			require(t, err == nil || errors.Is(err, ErrUnconfirmed), "%v", err)
+			require(t, err == nil || errors.Is(err, core.ErrUnconfirmed), "%v", err)
 			return err == nil
 		})
 	}

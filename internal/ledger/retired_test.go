@@ -14,6 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/orders"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -25,61 +27,61 @@ const (
 )
 
 // retiredTestIndex is of so many ids; its secrets are the same in every run.
-func retiredTestIndex(ids int) retiredIndex {
-	x := retiredIndex{ids: uint64(ids), buckets: uint32(ids/idsPerBucket + 1), span: 2, secrets: [3]uint32{31415926, 53589793, 23846264}}
-	for x.span <= x.buckets {
-		x.span *= 2
+func retiredTestIndex(ids int) orders.RetiredIndex {
+	x := orders.RetiredIndex{Ids: uint64(ids), Buckets: uint32(ids/idsPerBucket + 1), Span: 2, Secrets: [3]uint32{31415926, 53589793, 23846264}}
+	for x.Span <= x.Buckets {
+		x.Span *= 2
 	}
 	return x
 }
 
 // end writes records of orders that have ended, and lists them for retire_orders; nobody had created them.
-func (l *Ledger) end(t tester, r partition, orders ...delivery.OrderID) (hour string) {
+func (l *Ledger) end(t tester, r core.Partition, orders ...delivery.OrderID) (hour string) {
 	t.Helper()
 	ctx := context.Background()
 	hour = "1000"
-	pipe := l.rdb.Pipeline()
+	pipe := l.core.Redis.Pipeline()
 	for _, id := range orders {
-		record := make([]byte, orderHead)
-		record[0], record[1] = recordFormat, byte(delivery.Delivered)
+		record := make([]byte, core.OrderHead)
+		record[0], record[1] = core.RecordFormat, byte(delivery.Delivered)
 		binary.BigEndian.PutUint16(record[92:], id.Day())
-		pipe.Set(ctx, r.order(id.Digest()), record, 0)
-		pipe.RPush(ctx, r.keyOf(kindEnded, []byte(hour)), orderMember(id))
+		pipe.Set(ctx, r.Order(id.Digest()), record, 0)
+		pipe.RPush(ctx, r.KeyOf(core.KindEnded, []byte(hour)), core.OrderMember(id))
 	}
 
-	pipe.ZAdd(ctx, r.key(kindEndedHours), redis.Z{Score: 1000, Member: hour})
+	pipe.ZAdd(ctx, r.Key(core.KindEndedHours), redis.Z{Score: 1000, Member: hour})
 	get(pipe.Exec(ctx))(t)
 
 	return hour
 }
 
 // retire lets orders end and retires them, so many in a call.
-func (l *Ledger) retire(t tester, r partition, atOnce int, orders ...delivery.OrderID) {
+func (l *Ledger) retire(t tester, r core.Partition, atOnce int, orderList ...delivery.OrderID) {
 	t.Helper()
-	hour := l.end(t, r, orders...)
-	for retired := 0; retired < len(orders); {
-		reply := get(l.run(context.Background(), "retire_orders", r.retirementKeys(hour), r.prefix, hour, atOnce, newRetiredIndex()))(t)
+	hour := l.end(t, r, orderList...)
+	for retired := 0; retired < len(orderList); {
+		reply := get(l.core.Run(context.Background(), "retire_orders", orders.RetirementKeys(r, hour), r.Prefix, hour, atOnce, orders.NewRetiredIndex()))(t)
 		n, _ := reply.(int64)
-		require(t, n > 0, "retired %d of %d", retired, len(orders))
+		require(t, n > 0, "retired %d of %d", retired, len(orderList))
 		retired += int(n)
 	}
 }
 
 // readRetired reads a partition's index, and its buckets by their numbers.
-func (l *Ledger) readRetired(t tester, r partition) (index retiredIndex, buckets map[uint32]string) {
+func (l *Ledger) readRetired(t tester, r core.Partition) (index orders.RetiredIndex, buckets map[uint32]string) {
 	t.Helper()
 	ctx := context.Background()
-	stored, err := l.rdb.Get(ctx, r.key(kindRetired)).Result()
+	stored, err := l.core.Redis.Get(ctx, r.Key(core.KindRetired)).Result()
 	if err != redis.Nil {
 		must(t, err)
 	}
 
-	index = get(decodeRetiredIndex(stored))(t)
+	index = get(orders.DecodeRetiredIndex(stored))(t)
 
 	buckets = make(map[uint32]string)
-	for first := uint32(0); first < index.buckets; first += bucketsPerHash {
-		key, _ := r.retiredPlace(first)
-		for field, entries := range get(l.rdb.HGetAll(ctx, key).Result())(t) {
+	for first := uint32(0); first < index.Buckets; first += orders.BucketsPerHash {
+		key, _ := orders.RetiredPlace(r, first)
+		for field, entries := range get(l.core.Redis.HGetAll(ctx, key).Result())(t) {
 			buckets[first+uint32(binary.BigEndian.Uint16([]byte(field)))] = entries
 		}
 	}
@@ -88,36 +90,36 @@ func (l *Ledger) readRetired(t tester, r partition) (index retiredIndex, buckets
 }
 
 // fillRetired writes what retiring orders one by one would have left in a partition that remembers none.
-func (l *Ledger) fillRetired(t tester, r partition, orders []delivery.OrderID) {
+func (l *Ledger) fillRetired(t tester, r core.Partition, orderList []delivery.OrderID) {
 	t.Helper()
 	_, buckets := l.readRetired(t, r)
 	require(t, len(buckets) == 0, "the partition remembers ids")
-	index := retiredTestIndex(len(orders))
-	for _, id := range orders {
-		member := orderMember(id)
-		buckets[index.bucket(id.Digest())] += member[:retiredDigestSize] + member[12:]
+	index := retiredTestIndex(len(orderList))
+	for _, id := range orderList {
+		member := core.OrderMember(id)
+		buckets[index.Bucket(id.Digest())] += member[:orders.RetiredDigestSize] + member[12:]
 	}
 
 	ctx := context.Background()
-	pipe := l.rdb.Pipeline()
-	for first := uint32(0); first < index.buckets; first += bucketsPerHash {
-		key, _ := r.retiredPlace(first)
-		filter := make([]byte, bucketsPerHash*filterBits/8)
-		for bucket := first; bucket < min(first+bucketsPerHash, index.buckets); bucket++ {
-			_, field := r.retiredPlace(bucket)
+	pipe := l.core.Redis.Pipeline()
+	for first := uint32(0); first < index.Buckets; first += orders.BucketsPerHash {
+		key, _ := orders.RetiredPlace(r, first)
+		filter := make([]byte, orders.BucketsPerHash*filterBits/8)
+		for bucket := first; bucket < min(first+orders.BucketsPerHash, index.Buckets); bucket++ {
+			_, field := orders.RetiredPlace(r, bucket)
 			pipe.HSet(ctx, key, field, buckets[bucket])
 			setFilterBits(filter[(bucket-first)*filterBits/8:], buckets[bucket])
 		}
 		pipe.Set(ctx, key+"f", filter, 0)
 	}
 
-	pipe.Set(ctx, r.key(kindRetired), index.encode(), 0)
+	pipe.Set(ctx, r.Key(core.KindRetired), index.Encode(), 0)
 	get(pipe.Exec(ctx))(t)
 }
 
 // setFilterBits sets the bits of a bucket's ids in its part of the filter.
 func setFilterBits[T string | []byte](filter []byte, entries T) {
-	for at := 0; at < len(entries); at += retiredEntrySize {
+	for at := 0; at < len(entries); at += orders.RetiredEntrySize {
 		part := uint32(entries[at+6])<<16 | uint32(entries[at+7])<<8 | uint32(entries[at+8])
 		bit := part % filterBits
 		filter[bit/8] |= 0x80 >> (bit % 8)
@@ -125,19 +127,19 @@ func setFilterBits[T string | []byte](filter []byte, entries T) {
 }
 
 // forgetRetired leaves a partition as if it had never retired anything.
-func (l *Ledger) forgetRetired(t tester, r partition) {
+func (l *Ledger) forgetRetired(t tester, r core.Partition) {
 	t.Helper()
 	ctx := context.Background()
-	for _, key := range get(l.rdb.Keys(ctx, r.key(kindRetired)+"*").Result())(t) {
-		must(t, l.rdb.Del(ctx, key).Err())
+	for _, key := range get(l.core.Redis.Keys(ctx, r.Key(core.KindRetired)+"*").Result())(t) {
+		must(t, l.core.Redis.Del(ctx, key).Err())
 	}
 }
 
 // madeUpOrders makes up ids of orders in a partition.
-func madeUpOrders(r partition, name string, n int) []delivery.OrderID {
+func madeUpOrders(r core.Partition, name string, n int) []delivery.OrderID {
 	orders := make([]delivery.OrderID, n)
 	for i := range orders {
-		orders[i] = delivery.MakeOrderID(r.number, uint16(20_000+i%400), delivery.OrderDigest(delivery.AccountID{}, fmt.Sprint(name, i)))
+		orders[i] = delivery.MakeOrderID(r.Number, uint16(20_000+i%400), delivery.OrderDigest(delivery.AccountID{}, fmt.Sprint(name, i)))
 	}
 	return orders
 }
@@ -151,16 +153,16 @@ func answerDays(file, text string) string {
 }
 
 // askForDays are the days that creations would be told of ids; "free" without one.
-func (l *Ledger) askForDays(t tester, r partition, ids []delivery.OrderID) []string {
+func (l *Ledger) askForDays(t tester, r core.Partition, ids []delivery.OrderID) []string {
 	t.Helper()
-	calls := make([]call, len(ids))
+	calls := make([]core.Call, len(ids))
 	for i, id := range ids {
 		digest := id.Digest()
-		calls[i] = call{keys: []string{r.key(kindRetired)}, args: []any{digest[:retiredDigestSize], newRetiredIndex()}}
+		calls[i] = core.Call{Keys: []string{r.Key(core.KindRetired)}, Args: []any{digest[:orders.RetiredDigestSize], orders.NewRetiredIndex()}}
 	}
 
 	answers := make([]string, len(ids))
-	for i, answer := range get(l.runAll(context.Background(), "list_due", calls))(t) {
+	for i, answer := range get(l.core.RunAll(context.Background(), "list_due", calls))(t) {
 		answers[i] = get(answer.Text())(t)
 	}
 
@@ -169,75 +171,75 @@ func (l *Ledger) askForDays(t tester, r partition, ids []delivery.OrderID) []str
 
 // Digests of few different bytes make entries that are found at places where none begins.
 func TestRetire_EveryIDIsFoundWithItsDayAndNothingElse(t *testing.T) {
-	s := newEnv(t, func(c *Config) { c.edit = answerDays })
-	r := s.partitionOf(s.account)
+	s := newEnv(t, func(c *core.Config) { c.Edit = answerDays })
+	r := s.core.PartitionOf(s.account)
 	rapid.Check(t, func(t *rapid.T) {
 		s.forgetRetired(t, r)
-		secret := rapid.Uint32Range(0, retiredPrime-1)
-		start := firstRetiredIndex()
-		start.secrets = [3]uint32{secret.Draw(t, "secret"), secret.Draw(t, "secret"), secret.Draw(t, "secret")}
-		must(t, s.rdb.Set(context.Background(), r.key(kindRetired), start.encode(), 0).Err())
+		secret := rapid.Uint32Range(0, orders.RetiredPrime-1)
+		start := orders.FirstRetiredIndex()
+		start.Secrets = [3]uint32{secret.Draw(t, "secret"), secret.Draw(t, "secret"), secret.Draw(t, "secret")}
+		must(t, s.core.Redis.Set(context.Background(), r.Key(core.KindRetired), start.Encode(), 0).Err())
 
 		letter, day := rapid.ByteRange(0, 2), rapid.Uint16Range(0, 3)
-		digests := rapid.SliceOfNDistinct(rapid.SliceOfN(letter, retiredDigestSize, retiredDigestSize), 5*idsPerBucket, 6*idsPerBucket, func(b []byte) string { return string(b) }).Draw(t, "digests")
-		atOnce := rapid.IntRange(1, retireBatch)
-		orders := make([]delivery.OrderID, len(digests))
+		digests := rapid.SliceOfNDistinct(rapid.SliceOfN(letter, orders.RetiredDigestSize, orders.RetiredDigestSize), 5*idsPerBucket, 6*idsPerBucket, func(b []byte) string { return string(b) }).Draw(t, "digests")
+		atOnce := rapid.IntRange(1, orders.RetireBatch)
+		orderList := make([]delivery.OrderID, len(digests))
 		for i, digest := range digests {
 			var whole delivery.Digest
 			copy(whole[:], digest)
-			orders[i] = delivery.MakeOrderID(r.number, day.Draw(t, "day"), whole)
+			orderList[i] = delivery.MakeOrderID(r.Number, day.Draw(t, "day"), whole)
 		}
 
 		known := 0
-		for known < len(orders) {
-			n := min(rapid.IntRange(1, len(orders)).Draw(t, "orders"), len(orders)-known)
-			s.retire(t, r, atOnce.Draw(t, "at once"), orders[known:known+n]...)
+		for known < len(orderList) {
+			n := min(rapid.IntRange(1, len(orderList)).Draw(t, "orders"), len(orderList)-known)
+			s.retire(t, r, atOnce.Draw(t, "at once"), orderList[known:known+n]...)
 			known += n
 
 			var otherDay []delivery.OrderID
-			answers := s.askForDays(t, r, orders)
-			for i, id := range orders {
-				otherDay = append(otherDay, delivery.MakeOrderID(r.number, id.Day()+1, id.Digest()))
+			answers := s.askForDays(t, r, orderList)
+			for i, id := range orderList {
+				otherDay = append(otherDay, delivery.MakeOrderID(r.Number, id.Day()+1, id.Digest()))
 				want := "free"
 				if i < known {
-					want = string(dayOf(id))
+					want = string(core.DayOf(id))
 				}
 				require(t, answers[i] == want, "the script answered %q for an id, want %q", answers[i], want)
 			}
 
-			for i, retired := range get(s.Orders.Retired(context.Background(), orders))(t) {
+			for i, retired := range get(s.Orders.Retired(context.Background(), orderList))(t) {
 				require(t, retired == (i < known), "of %d that are retired, number %d is said to be: %v", known, i, retired)
 			}
 
 			require(t, !slices.Contains(get(s.Orders.Retired(context.Background(), otherDay))(t), true), "found with another day")
 
 			index, buckets := s.readRetired(t, r)
-			require(t, index.ids == uint64(known) && index.buckets == uint32(known/idsPerBucket+1) && index.secrets == start.secrets, "index %+v, want %d ids", index, known)
+			require(t, index.Ids == uint64(known) && index.Buckets == uint32(known/idsPerBucket+1) && index.Secrets == start.Secrets, "index %+v, want %d ids", index, known)
 			entries := 0
-			filter := make([]byte, bucketsPerHash*filterBits/8)
+			filter := make([]byte, orders.BucketsPerHash*filterBits/8)
 			for bucket, held := range buckets {
 				entries += len(held)
 				setFilterBits(filter[bucket*filterBits/8:], held)
 			}
 
-			key, _ := r.retiredPlace(0)
-			require(t, get(s.rdb.Get(context.Background(), key+"f").Result())(t) == string(filter), "the filter's bits are not those of the ids")
-			require(t, entries == known*retiredEntrySize, "%d bytes for %d ids", entries, known)
+			key, _ := orders.RetiredPlace(r, 0)
+			require(t, get(s.core.Redis.Get(context.Background(), key+"f").Result())(t) == string(filter), "the filter's bits are not those of the ids")
+			require(t, entries == known*orders.RetiredEntrySize, "%d bytes for %d ids", entries, known)
 		}
 	})
 }
 
 func TestRetire_TheExternalIDOfARetiredOrderIsTakenForEver(t *testing.T) {
 	s := newEnv(t)
-	r := s.partitionOf(s.account)
+	r := s.core.PartitionOf(s.account)
 	const n = 120
-	var orders []delivery.OrderID
+	var orderList []delivery.OrderID
 	for i := range n {
-		orders = append(orders, delivery.MakeOrderID(r.number, uint16(i+1), delivery.OrderDigest(s.account, fmt.Sprint("X-", i))))
+		orderList = append(orderList, delivery.MakeOrderID(r.Number, uint16(i+1), delivery.OrderDigest(s.account, fmt.Sprint("X-", i))))
 	}
 
-	s.retire(t, r, retireBatch, orders...)
-	for i, id := range orders {
+	s.retire(t, r, orders.RetireBatch, orderList...)
+	for i, id := range orderList {
 		_, _, err := s.Orders.Create(t.Context(), s.creation(fmt.Sprint("X-", i), ""))
 		equal(t, wantCode(t, err, delivery.CodeDuplicateOrder).OrderID, id, "the order that has the id")
 	}
@@ -250,42 +252,42 @@ func TestRetire_TheExternalIDOfARetiredOrderIsTakenForEver(t *testing.T) {
 // Within a script, too, Redis holds a program to the rights of its user.
 func TestRetire_HasTheRightsThatItNeeds(t *testing.T) {
 	server := testserver.NewRedis(t)
-	s := newEnv(t, func(c *Config) { c.URL, c.ClockKey = server.URL, "" })
+	s := newEnv(t, func(c *core.Config) { c.URL, c.ClockKey = server.URL, "" })
 	as := func(user string) *Ledger {
-		return openTest(t, func(c *Config) { c.URL, c.ClockKey = server.URLFor(user), "" })
+		return openTest(t, func(c *core.Config) { c.URL, c.ClockKey = server.URLFor(user), "" })
 	}
-	r := s.partitionOf(s.account)
-	orders := madeUpOrders(r, "X-", 4*idsPerBucket)
-	orders[0] = delivery.MakeOrderID(r.number, 1, delivery.OrderDigest(s.account, "used"))
-	hour := s.end(t, r, orders...)
+	r := s.core.PartitionOf(s.account)
+	orderList := madeUpOrders(r, "X-", 4*idsPerBucket)
+	orderList[0] = delivery.MakeOrderID(r.Number, 1, delivery.OrderDigest(s.account, "used"))
+	hour := s.end(t, r, orderList...)
 	worker := as(stack.WorkerUser)
-	for range orders {
-		get(worker.run(t.Context(), "retire_orders", r.retirementKeys(hour), r.prefix, hour, retireBatch, newRetiredIndex()))(t)
+	for range orderList {
+		get(worker.core.Run(t.Context(), "retire_orders", orders.RetirementKeys(r, hour), r.Prefix, hour, orders.RetireBatch, orders.NewRetiredIndex()))(t)
 	}
 
 	gateway := as(stack.GatewayUser)
 	must(t, gateway.Fleets.Load(t.Context()))
 	_, _, err := gateway.Orders.Create(t.Context(), s.creation("used", ""))
-	equal(t, wantCode(t, err, delivery.CodeDuplicateOrder).OrderID, orders[0], "the order that has the id")
+	equal(t, wantCode(t, err, delivery.CodeDuplicateOrder).OrderID, orderList[0], "the order that has the id")
 	for _, user := range []string{stack.ReportingUser, stack.BackupUser} {
-		equal(t, slices.Contains(get(as(user).Orders.Retired(t.Context(), orders))(t), false), false, user+" does not find an id")
+		equal(t, slices.Contains(get(as(user).Orders.Retired(t.Context(), orderList))(t), false), false, user+" does not find an id")
 	}
 }
 
 func TestRetire_AnOrderThatIsListedTwiceIsRememberedOnce(t *testing.T) {
 	s := newEnv(t)
-	r := s.partitionOf(s.account)
-	orders := madeUpOrders(r, "X-", 5)
-	s.retire(t, r, retireBatch, append(orders, orders[1], orders[3])...)
-	s.retire(t, r, 1, orders[2], orders[2])
+	r := s.core.PartitionOf(s.account)
+	orderList := madeUpOrders(r, "X-", 5)
+	s.retire(t, r, orders.RetireBatch, append(orderList, orderList[1], orderList[3])...)
+	s.retire(t, r, 1, orderList[2], orderList[2])
 	index, buckets := s.readRetired(t, r)
-	check(t, index.ids == 6 && len(buckets[0]) == 6*retiredEntrySize, "%d ids in %d bytes", index.ids, len(buckets[0]))
+	check(t, index.Ids == 6 && len(buckets[0]) == 6*orders.RetiredEntrySize, "%d ids in %d bytes", index.Ids, len(buckets[0]))
 }
 
 // Whatever ends the script, and after whichever of its writes: no id is forgotten.
 func TestRetire_NoIDIsForgottenWhereverTheScriptStops(t *testing.T) {
-	s := newEnv(t, func(c *Config) {
-		c.edit = func(file, text string) string {
+	s := newEnv(t, func(c *core.Config) {
+		c.Edit = func(file, text string) string {
 			if file != "retire_orders" {
 				return answerDays(file, text)
 			}
@@ -300,31 +302,31 @@ end
 		}
 	})
 
-	r := s.partitionOf(s.account)
-	before, orders := madeUpOrders(r, "before-", 2*idsPerBucket-5), madeUpOrders(r, "X-", 10)
-	all := slices.Concat(before, orders)
+	r := s.core.PartitionOf(s.account)
+	before, orderList := madeUpOrders(r, "before-", 2*idsPerBucket-5), madeUpOrders(r, "X-", 10)
+	all := slices.Concat(before, orderList)
 	for writes := 0; ; writes++ {
 		s.forgetRetired(t, r)
 		s.fillRetired(t, r, before)
-		hour := s.end(t, r, orders...)
-		keys := r.retirementKeys(hour)
-		must(t, s.rdb.Set(t.Context(), keys[0]+"stop", writes, 0).Err())
-		_, err := s.run(t.Context(), "retire_orders", keys, r.prefix, hour, retireBatch, newRetiredIndex())
-		must(t, s.rdb.Del(t.Context(), keys[0]+"stop").Err())
+		hour := s.end(t, r, orderList...)
+		keys := orders.RetirementKeys(r, hour)
+		must(t, s.core.Redis.Set(t.Context(), keys[0]+"stop", writes, 0).Err())
+		_, err := s.core.Run(t.Context(), "retire_orders", keys, r.Prefix, hour, orders.RetireBatch, orders.NewRetiredIndex())
+		must(t, s.core.Redis.Del(t.Context(), keys[0]+"stop").Err())
 
 		answers := s.askForDays(t, r, all)
 		for i, retired := range get(s.Orders.Retired(t.Context(), all))(t) {
-			taken := answers[i] == string(dayOf(all[i]))
-			require(t, retired && taken || s.rdb.Exists(t.Context(), r.order(all[i].Digest())).Val() == 1, "after %d writes the id with number %d is forgotten", writes, i)
+			taken := answers[i] == string(core.DayOf(all[i]))
+			require(t, retired && taken || s.core.Redis.Exists(t.Context(), r.Order(all[i].Digest())).Val() == 1, "after %d writes the id with number %d is forgotten", writes, i)
 		}
 
 		if err == nil {
 			index, _ := s.readRetired(t, r)
-			require(t, writes > len(orders)+4 && index.buckets == 3, "the script was stopped %d times, with %d buckets", writes, index.buckets)
+			require(t, writes > len(orderList)+4 && index.Buckets == 3, "the script was stopped %d times, with %d buckets", writes, index.Buckets)
 			return
 		}
 
-		get(s.run(t.Context(), "retire_orders", keys, r.prefix, hour, retireBatch, newRetiredIndex()))(t)
+		get(s.core.Run(t.Context(), "retire_orders", keys, r.Prefix, hour, orders.RetireBatch, orders.NewRetiredIndex()))(t)
 		require(t, !slices.Contains(get(s.Orders.Retired(t.Context(), all))(t), false), "an id is forgotten after the next call")
 	}
 }
@@ -333,16 +335,16 @@ func TestRetired_FindsIDsThatMoveWhileItLooks(t *testing.T) {
 	for name, before := range map[string]int{"the first ids of a partition": 0, "one split": idsPerBucket - 1, "many splits": 100} {
 		t.Run(name, func(t *testing.T) {
 			s := newEnv(t)
-			r := s.partitionOf(s.account)
-			orders := madeUpOrders(r, "before-", before)
+			r := s.core.PartitionOf(s.account)
+			orderList := madeUpOrders(r, "before-", before)
 			if before > 0 {
-				s.retire(t, r, retireBatch, orders...)
+				s.retire(t, r, orders.RetireBatch, orderList...)
 			}
 
 			later := madeUpOrders(r, "meanwhile-", 3*before+1)
 			other := openTest(t, sameDatabase(s.Ledger))
-			s.rdb.AddHook(&afterPipeline{command: "get", do: func() { other.retire(t, r, retireBatch, later...) }})
-			for i, retired := range get(s.Orders.Retired(t.Context(), append(orders, madeUpOrders(r, "never-", 10)...)))(t) {
+			s.core.Redis.AddHook(&afterPipeline{command: "get", do: func() { other.retire(t, r, orders.RetireBatch, later...) }})
+			for i, retired := range get(s.Orders.Retired(t.Context(), append(orderList, madeUpOrders(r, "never-", 10)...)))(t) {
 				check(t, retired == (i < before), "id %d of %d: %v", i, before, retired)
 			}
 
@@ -353,8 +355,8 @@ func TestRetired_FindsIDsThatMoveWhileItLooks(t *testing.T) {
 
 func TestRetired_SaysThatAnIndexCannotBeRead(t *testing.T) {
 	s := newEnv(t)
-	r := s.partitionOf(s.account)
-	must(t, s.rdb.Set(t.Context(), r.key(kindRetired), "short", 0).Err())
+	r := s.core.PartitionOf(s.account)
+	must(t, s.core.Redis.Set(t.Context(), r.Key(core.KindRetired), "short", 0).Err())
 	_, err := s.Orders.Retired(t.Context(), madeUpOrders(r, "X", 1))
 	check(t, err != nil && strings.Contains(err.Error(), "index of retired ids"), "%v", err)
 }
@@ -363,20 +365,20 @@ func TestRetired_SaysThatAnIndexCannotBeRead(t *testing.T) {
 // computed: here the first four bytes are the same, and the last ones.
 func TestRetire_ChosenIDsDoNotMeetInOneBucket(t *testing.T) {
 	s := newEnv(t)
-	r := s.partitionOf(s.account)
-	orders := make([]delivery.OrderID, 20_000)
-	for i := range orders {
+	r := s.core.PartitionOf(s.account)
+	orderList := make([]delivery.OrderID, 20_000)
+	for i := range orderList {
 		digest := delivery.OrderDigest(s.account, strconv.Itoa(i))
 		copy(digest[:4], "same")
 		copy(digest[8:], "same")
-		orders[i] = delivery.MakeOrderID(r.number, 1, digest)
+		orderList[i] = delivery.MakeOrderID(r.Number, 1, digest)
 	}
 
-	s.fillRetired(t, r, orders)
+	s.fillRetired(t, r, orderList)
 	_, buckets := s.readRetired(t, r)
 	largest := 0
 	for _, entries := range buckets {
-		largest = max(largest, len(entries)/retiredEntrySize)
+		largest = max(largest, len(entries)/orders.RetiredEntrySize)
 	}
 
 	check(t, largest <= 4*idsPerBucket, "a bucket has %d ids", largest)
@@ -387,16 +389,16 @@ func TestRetire_ChosenIDsDoNotMeetInOneBucket(t *testing.T) {
 func TestRetire_RemembersAnIDInAtMost16Bytes(t *testing.T) {
 	for _, ids := range []int{10_000, 100_000} {
 		s := newEnv(t)
-		r := s.partitionOf(s.account)
+		r := s.core.PartitionOf(s.account)
 		s.fillRetired(t, r, madeUpOrders(r, "before-", ids-500))
-		s.retire(t, r, retireBatch, madeUpOrders(r, "X-", 500)...)
+		s.retire(t, r, orders.RetireBatch, madeUpOrders(r, "X-", 500)...)
 		bytes := int64(0)
-		for _, key := range s.keys(t, kindRetired) {
+		for _, key := range s.keys(t, core.KindRetired) {
 			bytes += s.memory(t, key) + 16 // its place in Redis's table of keys
 		}
 
 		index, _ := s.readRetired(t, r)
-		check(t, index.ids == uint64(ids) && bytes <= 16*int64(ids), "%d ids: %d bytes for %d", ids, bytes, index.ids)
+		check(t, index.Ids == uint64(ids) && bytes <= 16*int64(ids), "%d ids: %d bytes for %d", ids, bytes, index.Ids)
 	}
 }
 
@@ -405,21 +407,21 @@ func TestRetire_NothingCostsMoreWithEveryID(t *testing.T) {
 	type costs struct{ create, poll, retire, lookUp map[string]int64 }
 	measure := func(ids int) (c costs, largest int) {
 		_, own := ownServer(t)
-		s := newEnv(t, own, func(c *Config) { c.edit = answerDays })
-		r := s.partitionOf(s.account)
+		s := newEnv(t, own, func(c *core.Config) { c.Edit = answerDays })
+		r := s.core.PartitionOf(s.account)
 		if ids > 0 {
 			s.fillRetired(t, r, madeUpOrders(r, "before-", ids))
 		}
 
 		created := s.creation("X-1", "")
 		c.create = s.commands(t, func() { get2(s.Orders.Create(t.Context(), created))(t) })
-		c.poll = s.commands(t, func() { get2(s.Orders.Poll(t.Context(), s.account, created.order.ID))(t) })
-		orders := madeUpOrders(r, "X-", retireBatch)
-		hour := s.end(t, r, orders...)
+		c.poll = s.commands(t, func() { get2(s.Orders.Poll(t.Context(), s.account, created.Order.ID))(t) })
+		orderList := madeUpOrders(r, "X-", orders.RetireBatch)
+		hour := s.end(t, r, orderList...)
 		c.retire = s.commands(t, func() {
-			get(s.run(t.Context(), "retire_orders", r.retirementKeys(hour), r.prefix, hour, retireBatch, newRetiredIndex()))(t)
+			get(s.core.Run(t.Context(), "retire_orders", orders.RetirementKeys(r, hour), r.Prefix, hour, orders.RetireBatch, orders.NewRetiredIndex()))(t)
 		})
-		c.lookUp = s.commands(t, func() { get(s.Orders.Retired(t.Context(), orders))(t) })
+		c.lookUp = s.commands(t, func() { get(s.Orders.Retired(t.Context(), orderList))(t) })
 		free := madeUpOrders(r, "free-", 1000)
 		looks := s.commands(t, func() {
 			for _, answer := range s.askForDays(t, r, free) {
@@ -430,7 +432,7 @@ func TestRetire_NothingCostsMoreWithEveryID(t *testing.T) {
 		check(t, looks["hget"] < 300, "%d of 1000 free ids are looked for in a bucket", looks["hget"])
 		_, buckets := s.readRetired(t, r)
 		for _, entries := range buckets {
-			largest = max(largest, len(entries)/retiredEntrySize)
+			largest = max(largest, len(entries)/orders.RetiredEntrySize)
 		}
 
 		return c, largest
@@ -454,10 +456,10 @@ func TestRetire_NothingCostsMoreWithEveryID(t *testing.T) {
 // commands counts what a server of the test's own does meanwhile, also within scripts.
 func (s *env) commands(t *testing.T, do func()) map[string]int64 {
 	t.Helper()
-	must(t, s.rdb.ConfigResetStat(t.Context()).Err())
+	must(t, s.core.Redis.ConfigResetStat(t.Context()).Err())
 	do()
 	counts := make(map[string]int64)
-	for line := range strings.Lines(get(s.rdb.Info(t.Context(), "commandstats").Result())(t)) {
+	for line := range strings.Lines(get(s.core.Redis.Info(t.Context(), "commandstats").Result())(t)) {
 		name, rest, isCommand := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
 		if isCommand && !strings.HasPrefix(name, "config") && name != "info" {
 			calls, _, _ := strings.Cut(rest, ",")
@@ -470,17 +472,17 @@ func (s *env) commands(t *testing.T, do func()) map[string]int64 {
 
 func TestRetiredIndex_IsReadAsItWasWritten(t *testing.T) {
 	digest := delivery.OrderDigest(delivery.AccountID{1}, "X")
-	for _, ids := range []int{0, 1, idsPerBucket - 1, idsPerBucket, idsPerBucket * 7, idsPerBucket * 8, idsPerBucket * (retiredPrime - 1)} {
+	for _, ids := range []int{0, 1, idsPerBucket - 1, idsPerBucket, idsPerBucket * 7, idsPerBucket * 8, idsPerBucket * (orders.RetiredPrime - 1)} {
 		index := retiredTestIndex(ids)
-		check(t, index.bucket(digest) < index.buckets, "%d ids: bucket %d of %d", ids, index.bucket(digest), index.buckets)
-		equal(t, get(decodeRetiredIndex(string(index.encode())))(t), index, "read back")
+		check(t, index.Bucket(digest) < index.Buckets, "%d ids: bucket %d of %d", ids, index.Bucket(digest), index.Buckets)
+		equal(t, get(orders.DecodeRetiredIndex(string(index.Encode())))(t), index, "read back")
 	}
 
-	check(t, len(newRetiredIndex()) == retiredIndexSize && !bytes.Equal(newRetiredIndex(), newRetiredIndex()), "new indexes have the same secrets")
+	check(t, len(orders.NewRetiredIndex()) == orders.RetiredIndexSize && !bytes.Equal(orders.NewRetiredIndex(), orders.NewRetiredIndex()), "new indexes have the same secrets")
 	damaged := retiredTestIndex(100)
-	damaged.span *= 2
-	for _, stored := range []string{"short", string(make([]byte, retiredIndexSize)), string(damaged.encode())} {
-		_, err := decodeRetiredIndex(stored)
+	damaged.Span *= 2
+	for _, stored := range []string{"short", string(make([]byte, orders.RetiredIndexSize)), string(damaged.Encode())} {
+		_, err := orders.DecodeRetiredIndex(stored)
 		check(t, err != nil && strings.Contains(err.Error(), "index of retired ids"), "%q: %v", stored, err)
 	}
 }
@@ -488,12 +490,12 @@ func TestRetiredIndex_IsReadAsItWasWritten(t *testing.T) {
 // With the most buckets ids go on being remembered and found; buckets grow.
 func TestRetire_GoesOnWithTheMostBuckets(t *testing.T) {
 	s := newEnv(t)
-	r := s.partitionOf(s.account)
-	most := retiredTestIndex(idsPerBucket * (retiredPrime - 3))
-	must(t, s.rdb.Set(t.Context(), r.key(kindRetired), most.encode(), 0).Err())
-	orders := madeUpOrders(r, "X-", 200)
-	s.retire(t, r, retireBatch, orders...)
-	equal(t, slices.Contains(get(s.Orders.Retired(t.Context(), orders))(t), false), false, "an id is forgotten")
-	index := get(decodeRetiredIndex(get(s.rdb.Get(t.Context(), r.key(kindRetired)).Result())(t)))(t)
-	equal(t, index.buckets, uint32(retiredPrime), "buckets")
+	r := s.core.PartitionOf(s.account)
+	most := retiredTestIndex(idsPerBucket * (orders.RetiredPrime - 3))
+	must(t, s.core.Redis.Set(t.Context(), r.Key(core.KindRetired), most.Encode(), 0).Err())
+	orderList := madeUpOrders(r, "X-", 200)
+	s.retire(t, r, orders.RetireBatch, orderList...)
+	equal(t, slices.Contains(get(s.Orders.Retired(t.Context(), orderList))(t), false), false, "an id is forgotten")
+	index := get(orders.DecodeRetiredIndex(get(s.core.Redis.Get(t.Context(), r.Key(core.KindRetired)).Result())(t)))(t)
+	equal(t, index.Buckets, uint32(orders.RetiredPrime), "buckets")
 }

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/orders"
 )
 
 // Scripts and Go compute some things twice. These targets compare the two: the scripts run in a real Redis. `make test`
@@ -39,13 +42,13 @@ return format('%d %d %d ', order_status(head), order_reported(head), order_creat
 // askShared returns what list_due answers, edited by answerShared.
 func (l *Ledger) askShared(t *testing.T, args ...any) string {
 	t.Helper()
-	key := l.partitions[0].key(kindSentinel)
-	return get(l.runText(t.Context(), "list_due", []string{key}, args...))(t)
+	key := l.core.Partitions[0].Key(core.KindSentinel)
+	return get(l.core.RunText(t.Context(), "list_due", []string{key}, args...))(t)
 }
 
 // FuzzScripts_Versions compares the version that a cancellation makes with that of package delivery.
 func FuzzScripts_Versions(f *testing.F) {
-	l := openTest(f, func(c *Config) { c.edit = answerShared })
+	l := openTest(f, func(c *core.Config) { c.Edit = answerShared })
 	f.Add(uint64(0), int64(0), uint16(0))
 	f.Add(uint64(217_418_523_000)<<22|1, int64(1_795_255_323_000_999), uint16(0xffff))
 	f.Add(uint64(217_418_523_000)<<22|0x3fff<<8|254, int64(1_795_255_323_001_000), uint16(0x4001))
@@ -69,32 +72,32 @@ func FuzzScripts_Versions(f *testing.F) {
 
 // FuzzScripts_RetiredPlaces compares where the id of a retired order is looked for.
 func FuzzScripts_RetiredPlaces(f *testing.F) {
-	l := openTest(f, func(c *Config) { c.edit = answerShared })
+	l := openTest(f, func(c *core.Config) { c.Edit = answerShared })
 	f.Add([]byte("\x00\x00\x01\x00\x00\x02\x00\x00\x03"), uint32(1), uint32(1), uint32(2), uint32(3))
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff"), uint32(67_108_859), uint32(67_108_858), uint32(67_108_857), uint32(67_108_856))
 	f.Add([]byte("123456789"), uint32(341), uint32(19_088_743), uint32(40_014_001), uint32(1))
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01\x55"), uint32(341), uint32(0), uint32(0), uint32(1)) // the first bucket that has not come yet
 	f.Fuzz(func(t *testing.T, id []byte, buckets, secret1, secret2, secret3 uint32) {
-		index := retiredIndex{ // at least 1 and at most retiredPrime buckets; secrets are below retiredPrime
-			buckets: max(1, buckets%(retiredPrime+1)),
-			secrets: [3]uint32{secret1 % retiredPrime, secret2 % retiredPrime, secret3 % retiredPrime},
+		index := orders.RetiredIndex{ // at least 1 and at most retiredPrime buckets; secrets are below retiredPrime
+			Buckets: max(1, buckets%(orders.RetiredPrime+1)),
+			Secrets: [3]uint32{secret1 % orders.RetiredPrime, secret2 % orders.RetiredPrime, secret3 % orders.RetiredPrime},
 		}
 
-		index.span = 1 << bits.Len32(index.buckets)
+		index.Span = 1 << bits.Len32(index.Buckets)
 		var digest delivery.Digest
 		copy(digest[:], id)
 
-		got := l.askShared(t, "retired", index.encode(), digest[:retiredDigestSize])
+		got := l.askShared(t, "retired", index.Encode(), digest[:orders.RetiredDigestSize])
 
-		key, field := l.partitions[0].retiredPlace(index.bucket(digest))
-		equal(t, l.partitions[0].key(kindRetired)+got, key+field, "hash and field")
+		key, field := orders.RetiredPlace(l.core.Partitions[0], index.Bucket(digest))
+		equal(t, l.core.Partitions[0].Key(core.KindRetired)+got, key+field, "hash and field")
 	})
 }
 
 // FuzzScripts_OrderRecords compares what scripts and Go read in an order's record: figures of its head,
 // and whether a courier is the one who has the job.
 func FuzzScripts_OrderRecords(f *testing.F) {
-	l := openTest(f, func(c *Config) { c.edit = answerShared })
+	l := openTest(f, func(c *core.Config) { c.Edit = answerShared })
 	f.Add("Hızlı Kurye", "X-1", "5321112233", "5550000000", int64(1_795_000_000_123), uint16(20_778), []byte{0x21, 0x01, 0x31, 0x13, 0x02, 0x10})
 	f.Add(string(make([]byte, 200)), string(make([]byte, 20_000)), "1", "1", int64(1), uint16(0xffff), []byte{0x43, 0x11, 0x21, 0x41, 0x01})
 	f.Add("", "\x00\x00\x00", "12", "1", int64(1)<<46, uint16(1), []byte{0x11, 0x30, 0x03, 0x23, 0x32})
@@ -117,7 +120,7 @@ func FuzzScripts_OrderRecords(f *testing.F) {
 		o := &delivery.Order{OrderDraft: *testDraft(externalID), Account: delivery.NewAccountID(), CreatedAt: time.UnixMilli(created).UTC()}
 		o.ID = delivery.MakeOrderID(0, day, delivery.OrderDigest(o.Account, externalID))
 		terms := &delivery.FleetTerms{ID: delivery.NewFleetID(), Name: fleetName, PickupMinutes: len(history), DeliveryMinutes: 300}
-		record := appendOrderRecord(nil, o, terms, flagKeyIsExternal, 1<<63, [16]byte{15: 1})
+		record := core.AppendOrderRecord(nil, o, terms, core.FlagKeyIsExternal, 1<<63, [16]byte{15: 1})
 		record[1], record[2] = byte(day%9), byte(day>>8%9) // status, reported
 
 		for _, b := range history[:min(len(history), 20)] {
@@ -125,22 +128,22 @@ func FuzzScripts_OrderRecords(f *testing.F) {
 			change := &delivery.Change{Status: delivery.Assigned, At: o.CreatedAt, Courier: courier, Note: externalID[:min(len(externalID), 100)]}
 			switch {
 			case b%4 == 0:
-				record = appendEntry(record, entryErased, func(entry *codec) { entry.all(new(delivery.Courier), &o.CreatedAt) })
+				record = core.AppendEntry(record, core.EntryErased, func(entry *core.Codec) { entry.All(new(delivery.Courier), &o.CreatedAt) })
 			case b%4 == 1 && !courier.IsZero():
-				record = appendAccepted(record, courier)
+				record = core.AppendAccepted(record, courier)
 			default:
-				record = appendChange(record, change)
+				record = core.AppendChange(record, change)
 			}
 		}
 
-		stored := get(decodeOrder(string(record), 0))(t)
+		stored := get(core.DecodeOrder(string(record), 0))(t)
 		has := stored.Accepted
 		if has.IsZero() {
 			has = stored.Courier
 		}
 
 		for _, courier := range couriers[1:] {
-			got := l.askShared(t, "record", record, appendAccepted(nil, courier))
+			got := l.askShared(t, "record", record, core.AppendAccepted(nil, courier))
 
 			want := "other"
 			switch {
@@ -152,7 +155,7 @@ func FuzzScripts_OrderRecords(f *testing.F) {
 				want = "corrected"
 			}
 
-			want = fmt.Sprintf("%d %d %d %s%s%s%s", stored.Status, stored.Reported, stored.CreatedAt.UnixMilli(), stored.Account[:], dayOf(stored.ID), stored.Fleet.ID[:], want)
+			want = fmt.Sprintf("%d %d %d %s%s%s%s", stored.Status, stored.Reported, stored.CreatedAt.UnixMilli(), stored.Account[:], core.DayOf(stored.ID), stored.Fleet.ID[:], want)
 			equal(t, got, want, "what the scripts read")
 		}
 	})
@@ -162,15 +165,15 @@ func FuzzScripts_OrderRecords(f *testing.F) {
 // of a fleet, which Go does.
 func FuzzScripts_Secrets(f *testing.F) {
 	var now time.Time
-	l := openTest(f, func(c *Config) { c.Now = func() time.Time { return now } })
+	l := openTest(f, func(c *core.Config) { c.Now = func() time.Time { return now } })
 	f.Add([]byte{0x00, 0x01, 0x02, 0x03, 0x04, 0x05}) // too many
 	f.Add([]byte{0x00, 0x01, 0x40})                   // one that has just ended is issued again
 	f.Add([]byte{0x10, 0x21, 0x22, 0x83, 0x12, 0x74, 0x11, 0x35, 0x56, 0x06})
 	f.Add([]byte{0x11, 0x11, 0x10, 0x1f, 0x12, 0x1e, 0x13, 0x24, 0x25}) // all earlier ones are ended
 	f.Fuzz(func(t *testing.T, rotations []byte) {
 		account := newAccount(t, l, plenty())
-		key := l.partitionOf(account).account(account)
-		want := fleetSecrets{current: string(testHash[:])}
+		key := l.core.PartitionOf(account).Account(account)
+		want := accounts.FleetSecrets{Current: string(testHash[:])}
 		now = time.UnixMilli(1_795_000_000_500)
 
 		for _, b := range rotations[:min(len(rotations), 30)] {
@@ -180,19 +183,19 @@ func FuzzScripts_Secrets(f *testing.F) {
 
 			until, err := l.Accounts.RotateSecret(t.Context(), account, fresh, overlap, revokes)
 
-			_, wantErr := want.rotate(string(fresh[:]), overlap, revokes, now)
+			_, wantErr := want.Rotate(string(fresh[:]), overlap, revokes, now)
 			wantUntil := now
-			if len(want.earlier) > 0 {
-				wantUntil = want.earlier[0].Until
+			if len(want.Earlier) > 0 {
+				wantUntil = want.Earlier[0].Until
 			}
 
 			equal(t, delivery.CodeOf(err), delivery.CodeOf(wantErr), "the refusal")
 			hasEnded := !until.After(now) && !wantUntil.After(now) // whatever the time
 			check(t, err != nil || until.Equal(wantUntil) || hasEnded, "the one before works until %s, of a fleet until %s", until, wantUntil)
-			stored := get(l.rdb.HGetAll(t.Context(), key).Result())(t)
-			earlier := valid(get(parseEarlier(stored[earlierField]))(t), now)
-			same := slices.EqualFunc(earlier, want.earlier, func(a, b EarlierSecret) bool { return a.Secret == b.Secret && a.Until.Equal(b.Until) })
-			require(t, stored["secret"] == want.current && same, "after %x %x and %x work, of a fleet %x and %x", b, stored["secret"], earlier, want.current, want.earlier)
+			stored := get(l.core.Redis.HGetAll(t.Context(), key).Result())(t)
+			earlier := core.ValidSecrets(get(core.ParseEarlier(stored[core.EarlierField]))(t), now)
+			same := slices.EqualFunc(earlier, want.Earlier, func(a, b core.EarlierSecret) bool { return a.Secret == b.Secret && a.Until.Equal(b.Until) })
+			require(t, stored["secret"] == want.Current && same, "after %x %x and %x work, of a fleet %x and %x", b, stored["secret"], earlier, want.Current, want.Earlier)
 		}
 	})
 }
@@ -312,7 +315,7 @@ func (s *env) locate(t *testing.T, o *delivery.Order, a action) *delivery.Order 
 	t.Helper()
 	place := delivery.Location{Point: delivery.Point{Latitude: 41, Longitude: 29 + float64(a.detail)/1000}, At: a.at.Add(-time.Duration(a.detail%8) * 2 * time.Second)}
 
-	get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []Position{{o.ID, place}}, a.at))(t)
+	get(s.Orders.ReportLocations(t.Context(), s.fleet.ID, []orders.Position{{Order: o.ID, Location: place}}, a.at))(t)
 
 	want := *o
 	if !o.Status.Terminal() {
@@ -348,8 +351,8 @@ func (s *env) cancelAt(t *testing.T, o *delivery.Order, at time.Time) *delivery.
 	check(t, version == wantVersion && last.Version == version && last.At.Equal(wantAt), "%x at %s, want %x at %s", last.Version, last.At, wantVersion, wantAt)
 	check(t, last.Cancel == delivery.CustomerRequest && last.Note == "vazgeçti" && last.Status == delivery.Cancelled, "%+v", last)
 
-	event := get(s.rdb.XRevRangeN(t.Context(), s.partitionOf(s.account).key(kindEvents), "+", "-", 1).Result())(t)[0]
-	equal(t, event.Values["e"], any(string(appendOrderEvent(nil, o.ID, version, delivery.StatusReached))), "the event")
+	event := get(s.core.Redis.XRevRangeN(t.Context(), s.core.PartitionOf(s.account).Key(core.KindEvents), "+", "-", 1).Result())(t)[0]
+	equal(t, event.Values["e"], any(string(core.AppendOrderEvent(nil, o.ID, version, delivery.StatusReached))), "the event")
 
 	return stored
 }

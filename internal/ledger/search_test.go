@@ -12,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
 )
 
 func TestFindOrder_OfOneAccountInOneRead(t *testing.T) {
@@ -23,7 +25,7 @@ func TestFindOrder_OfOneAccountInOneRead(t *testing.T) {
 	}
 
 	counts := &countCommands{counts: map[string]int{}}
-	l.rdb.AddHook(counts)
+	l.core.Redis.AddHook(counts)
 	for _, s := range vendors {
 		o := get(l.Orders.Find(t.Context(), s.account, "same id"))(t)
 		require(t, o != nil, "not found")
@@ -38,8 +40,8 @@ func TestFindOrder_OfOneAccountInOneRead(t *testing.T) {
 		}
 	}
 
-	key := l.partitionOf(vendors[0].account).order(delivery.OrderDigest(vendors[0].account, "same id"))
-	must(t, l.rdb.Set(t.Context(), key, "damaged", 0).Err())
+	key := l.core.PartitionOf(vendors[0].account).Order(delivery.OrderDigest(vendors[0].account, "same id"))
+	must(t, l.core.Redis.Set(t.Context(), key, "damaged", 0).Err())
 	check(t, errOf(l.Orders.Find(t.Context(), vendors[0].account, "same id")) != nil, "a record that cannot be read is passed over")
 
 	var accounts []delivery.AccountID
@@ -56,8 +58,8 @@ func TestAccounts_AllAreListedAndSearched(t *testing.T) {
 	l := openTest(t)
 	fleet := newFleet(t, l)
 	want := make(map[delivery.AccountID]bool)
-	for i := range itemsAtOnce + 1 {
-		a := &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Vendor %03d", itemsAtOnce-i), Limits: plenty()}
+	for i := range core.ItemsAtOnce + 1 {
+		a := &delivery.Account{ID: delivery.NewAccountID(), Name: fmt.Sprintf("Vendor %03d", core.ItemsAtOnce-i), Limits: plenty()}
 		for range 2 { // a repeated call
 			must(t, l.Accounts.Create(t.Context(), a, testHash))
 		}
@@ -71,23 +73,23 @@ func TestAccounts_AllAreListedAndSearched(t *testing.T) {
 		want[a.ID] = true
 	}
 
-	accounts := allAccounts(t, l)
-	for i, a := range accounts {
+	accountList := allAccounts(t, l)
+	for i, a := range accountList {
 		require(t, a.Name == fmt.Sprintf("Vendor %03d", i) && want[a.ID] && a.Limits == plenty(), "account %d: %+v", i, a)
 	}
 
 	endpoints := allReceivers(t, l)
-	stores, more := get2(l.Stores.Find(t.Context(), StoreFilter{}, 1000))(t)
-	check(t, len(accounts) == 501 && len(endpoints) == 251 && len(stores) == 501 && !more,
-		"%d accounts, %d endpoints, %d stores", len(accounts), len(endpoints), len(stores))
+	stores, more := get2(l.Stores.Find(t.Context(), accounts.StoreFilter{}, 1000))(t)
+	check(t, len(accountList) == 501 && len(endpoints) == 251 && len(stores) == 501 && !more,
+		"%d accounts, %d endpoints, %d stores", len(accountList), len(endpoints), len(stores))
 }
 
 func TestAccounts_OfAnEmptyLedger(t *testing.T) {
 	l := openTest(t)
-	accounts := allAccounts(t, l)
+	accountList := allAccounts(t, l)
 	endpoints := allReceivers(t, l)
-	stores, more := get2(l.Stores.Find(t.Context(), StoreFilter{}, 10))(t)
-	check(t, len(accounts)+len(endpoints)+len(stores) <= 0 && !more, "%v %v %v", accounts, endpoints, stores)
+	stores, more := get2(l.Stores.Find(t.Context(), accounts.StoreFilter{}, 10))(t)
+	check(t, len(accountList)+len(endpoints)+len(stores) <= 0 && !more, "%v %v %v", accountList, endpoints, stores)
 }
 
 // city is a few accounts' stores in every state, of two fleets or none.
@@ -138,7 +140,7 @@ func TestFindStores_AgreesWithLookingAtAll(t *testing.T) {
 		}
 
 		one := rapid.SampledFrom(all).Draw(rt, "store")
-		var f StoreFilter
+		var f accounts.StoreFilter
 		if rapid.Bool().Draw(rt, "account") {
 			f.Account = one.Account
 		}
@@ -172,38 +174,38 @@ func TestFindStores_AgreesWithLookingAtAll(t *testing.T) {
 func TestFindStores_KeepsLittleAndEndsEarly(t *testing.T) {
 	var first []*delivery.Store
 	for i := range 1000 {
-		first = firstStores(append(first, &delivery.Store{ExternalID: fmt.Sprintf("%03d", (i*7)%1000)}), 4)
+		first = accounts.FirstStores(append(first, &delivery.Store{ExternalID: fmt.Sprintf("%03d", (i*7)%1000)}), 4)
 		require(t, len(first) <= 4, "%d stores are kept", len(first))
 	}
 
 	check(t, first[0].ExternalID == "000" && first[3].ExternalID == "003", "%+v", first)
 	l := openTest(t)
-	for range setsAtOnce + 20 {
+	for range accounts.SetsAtOnce + 20 {
 		newStore(t, l, newAccount(t, l, plenty()), &delivery.Fleet{ID: delivery.FleetID{1}})
 	}
 
 	last := delivery.AccountID{}
 	for _, a := range allAccounts(t, l) {
-		if compareAccounts(a.ID, last) > 0 {
+		if core.CompareAccounts(a.ID, last) > 0 {
 			last = a.ID
 		}
 	}
 
-	must(t, l.rdb.Set(t.Context(), l.partitionOf(last).store(delivery.OrderDigest(last, "S-1")), "damaged", 0).Err())
-	if found, more, err := l.Stores.Find(t.Context(), StoreFilter{}, 10); err != nil || len(found) != 10 || !more {
+	must(t, l.core.Redis.Set(t.Context(), l.core.PartitionOf(last).Store(delivery.OrderDigest(last, "S-1")), "damaged", 0).Err())
+	if found, more, err := l.Stores.Find(t.Context(), accounts.StoreFilter{}, 10); err != nil || len(found) != 10 || !more {
 		t.Errorf("%d stores, more %v, %v", len(found), more, err)
 	}
-	if found, more, err := l.Stores.Find(t.Context(), StoreFilter{}, 100); err != nil || len(found) != setsAtOnce+20-1 || more {
+	if found, more, err := l.Stores.Find(t.Context(), accounts.StoreFilter{}, 100); err != nil || len(found) != accounts.SetsAtOnce+20-1 || more {
 		t.Errorf("beside a record that cannot be read: %d stores, more %v, %v", len(found), more, err)
 	}
-	if found, _, err := l.Stores.Find(t.Context(), StoreFilter{Account: delivery.NewAccountID()}, 10); err != nil || len(found) != 0 {
+	if found, _, err := l.Stores.Find(t.Context(), accounts.StoreFilter{Account: delivery.NewAccountID()}, 10); err != nil || len(found) != 0 {
 		t.Errorf("an unknown account's: %+v, %v", found, err)
 	}
 }
 
 func TestFindStores_Bounds(t *testing.T) {
 	wantListsBounded(t, func(ctx context.Context, l *Ledger, limit int) error {
-		_, _, err := l.Stores.Find(ctx, StoreFilter{}, limit)
+		_, _, err := l.Stores.Find(ctx, accounts.StoreFilter{}, limit)
 		return err
 	})
 }
@@ -212,24 +214,24 @@ func TestFindStores_Bounds(t *testing.T) {
 func TestFindStores_ReadsBoundedlyManyRecords(t *testing.T) {
 	_, own := ownServer(t)
 	l := openTest(t, own)
-	accounts, fleet := newAccounts(t, l, 3), delivery.NewFleetID()
-	writeStores(t, l, accounts, "s", 3, fleet, delivery.Active)
+	accountList, fleet := newAccounts(t, l, 3), delivery.NewFleetID()
+	writeStores(t, l, accountList, "s", 3, fleet, delivery.Active)
 	const perAccount = 8000 // three times that is more than a search reads
-	for i, account := range accounts {
-		p := l.partitionOf(account)
-		record := get(l.rdb.Get(t.Context(), p.store(delivery.OrderDigest(account, fmt.Sprint("s", i)))).Result())(t)
-		pipe := l.rdb.Pipeline()
+	for i, account := range accountList {
+		p := l.core.PartitionOf(account)
+		record := get(l.core.Redis.Get(t.Context(), p.Store(delivery.OrderDigest(account, fmt.Sprint("s", i)))).Result())(t)
+		pipe := l.core.Redis.Pipeline()
 		for n := range perAccount {
 			digest := delivery.OrderDigest(account, fmt.Sprint("more", n))
-			pipe.Set(t.Context(), p.store(digest), record, 0)
-			pipe.SAdd(t.Context(), p.keyOf(kindAccountStores, account[:]), digest[:])
-			pipe.ZAdd(t.Context(), p.fleetStores(fleet, 0), redis.Z{Member: digest[:]})
+			pipe.Set(t.Context(), p.Store(digest), record, 0)
+			pipe.SAdd(t.Context(), p.KeyOf(core.KindAccountStores, account[:]), digest[:])
+			pipe.ZAdd(t.Context(), p.FleetStores(fleet, 0), redis.Z{Member: digest[:]})
 		}
 
 		get(pipe.Exec(t.Context()))(t)
 	}
 
-	for name, filter := range map[string]StoreFilter{"anywhere": {Text: "nowhere"}, "of a fleet": {Text: "nowhere", Fleet: fleet}} {
+	for name, filter := range map[string]accounts.StoreFilter{"anywhere": {Text: "nowhere"}, "of a fleet": {Text: "nowhere", Fleet: fleet}} {
 		calls := commandsOf(t, l, func() {
 			stores, more := get2(l.Stores.Find(t.Context(), filter, 60))(t)
 			check(t, len(stores) == 0 && more, "%s: %d stores, more %v", name, len(stores), more)
@@ -237,7 +239,7 @@ func TestFindStores_ReadsBoundedlyManyRecords(t *testing.T) {
 		check(t, calls["get"] == 20_000, "%s: %d records are read", name, calls["get"])
 	}
 
-	stores, more := get2(l.Stores.Find(t.Context(), StoreFilter{Account: accounts[1], Text: "nowhere"}, 60))(t)
+	stores, more := get2(l.Stores.Find(t.Context(), accounts.StoreFilter{Account: accountList[1], Text: "nowhere"}, 60))(t)
 	check(t, len(stores) == 0 && !more, "of an account that is read whole: %d stores, more %v", len(stores), more)
 }
 
@@ -249,7 +251,7 @@ func TestAccountsWithStores_ReadsNoEntryTwice(t *testing.T) {
 	for range 300 {
 		account := delivery.NewAccountID()
 		want[account] = true
-		must(t, l.rdb.ZAdd(t.Context(), l.partitionOf(account).list(listWithStores), redis.Z{Member: account[:]}).Err())
+		must(t, l.core.Redis.ZAdd(t.Context(), l.core.PartitionOf(account).List(core.ListWithStores), redis.Z{Member: account[:]}).Err())
 	}
 
 	var last delivery.AccountID
@@ -258,10 +260,10 @@ func TestAccountsWithStores_ReadsNoEntryTwice(t *testing.T) {
 		for more := true; more; pages++ {
 			var accounts []delivery.AccountID
 			var err error
-			accounts, more, err = l.Stores.accountsWithStores(t.Context(), last, 7)
+			accounts, more, err = l.Stores.AccountsWithStores(t.Context(), last, 7)
 			must(t, err)
 			for _, account := range accounts {
-				check(t, want[account] && compareAccounts(account, last) > 0, "%s after %s", account, last)
+				check(t, want[account] && core.CompareAccounts(account, last) > 0, "%s after %s", account, last)
 				delete(want, account)
 				last = account
 			}
@@ -269,5 +271,5 @@ func TestAccountsWithStores_ReadsNoEntryTwice(t *testing.T) {
 	})
 
 	equal(t, len(want), 0, "accounts that no page has")
-	equal(t, calls["zrange"], pages*len(l.partitions), "lists that are read")
+	equal(t, calls["zrange"], pages*len(l.core.Partitions), "lists that are read")
 }

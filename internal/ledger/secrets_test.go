@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
 )
 
 // secretsEnv are the client secrets of an account or of a fleet; a secret is called
@@ -22,7 +24,7 @@ type secretsEnv struct {
 
 func newSecretsEnv(t *testing.T, kind string) *secretsEnv {
 	e := &secretsEnv{now: time.UnixMilli(1_795_000_000_500)}
-	e.Ledger = openTest(t, func(c *Config) { c.Now = func() time.Time { return e.now } })
+	e.Ledger = openTest(t, func(c *core.Config) { c.Now = func() time.Time { return e.now } })
 	account, fleet := newAccount(t, e.Ledger, plenty()), newFleet(t, e.Ledger)
 	e.subject = account
 	e.rotate = func(n byte, revokeOld bool) error {
@@ -81,7 +83,7 @@ func forAccountAndFleet(t *testing.T, test func(*testing.T, *secretsEnv)) {
 //rule:admin-api/post-accounts-id-credentials admin-api/post-fleets-id-credentials
 func TestRotateSecret_EachWorksUntilItsOwnTime(t *testing.T) {
 	forAccountAndFleet(t, func(t *testing.T, e *secretsEnv) {
-		for n := range byte(mostEarlier) {
+		for n := range byte(core.MostEarlier) {
 			e.at(t, time.Duration(n)*time.Hour)
 			must(t, e.rotate(11+n, false))
 		}
@@ -106,7 +108,7 @@ func TestRotateSecret_EachWorksUntilItsOwnTime(t *testing.T) {
 func TestRotateSecret_SeveralAtOnceAllWork(t *testing.T) {
 	forAccountAndFleet(t, func(t *testing.T, e *secretsEnv) {
 		var all sync.WaitGroup
-		for n := range byte(mostEarlier) {
+		for n := range byte(core.MostEarlier) {
 			all.Go(func() { equal(t, e.rotate(11+n, false), nil, "rotation") })
 		}
 		all.Wait()
@@ -147,10 +149,10 @@ func TestCountToken_TellsFromWhenOnTokensAreGood(t *testing.T) {
 	e := newSecretsEnv(t, "account")
 	e.at(t, 0)
 	_, from := get2(e.Limits.CountToken(t.Context(), e.subject, testHash))(t)
-	equal(t, from, Known{}, "never revoked")
+	equal(t, from, limits.Known{}, "never revoked")
 	must(t, e.rotate(10, true))
 	_, from = get2(e.Limits.CountToken(t.Context(), e.subject, [32]byte{10}))(t)
-	equal(t, from, Known{NotBefore: e.now.Unix() + 2}, "revoked")
+	equal(t, from, limits.Known{NotBefore: e.now.Unix() + 2}, "revoked")
 }
 
 // Of a webhook every secret signs until its own time, and the spec's header stays
@@ -178,7 +180,7 @@ func TestRotateWebhookSecret_EachSignsUntilItsOwnTime(t *testing.T) {
 	}
 
 	signing(3, 0, 1, 2) // the spec's header is of the second one here
-	must(t, s.rdb.HSet(t.Context(), s.key(kindEndpoint), "proven", "1").Err())
+	must(t, s.core.Redis.HSet(t.Context(), s.key(core.KindEndpoint), "proven", "1").Err())
 	rotate()
 	signing(4, 3, 0, 1, 2)
 	wantCode(t, errOf(s.Webhooks.RotateSecret(t.Context(), s.account, false)), delivery.CodeTooManySecrets)

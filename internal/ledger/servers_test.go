@@ -16,6 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
 )
 
 func TestServers_SayWhatOperatorsWatch(t *testing.T) {
@@ -34,22 +36,22 @@ func TestParseServer_TellsABrokenAOF(t *testing.T) {
 	t.Parallel()
 
 	healthy := "# Memory\r\nused_memory:100\r\nmaxmemory:200\r\n# Persistence\r\naof_enabled:1\r\naof_last_write_status:ok\r\naof_last_bgrewrite_status:ok\r\naof_delayed_fsync:3\r\n"
-	if s := parseServer("a:1", healthy); s.MemoryUsed != 100 || s.MemoryMax != 200 || !s.AOF || s.AOFBroken || s.AOFDelayed != 3 || s.Addr != "a:1" {
+	if s := core.ParseServer("a:1", healthy); s.MemoryUsed != 100 || s.MemoryMax != 200 || !s.AOF || s.AOFBroken || s.AOFDelayed != 3 || s.Addr != "a:1" {
 		t.Errorf("%+v", s)
 	}
 
 	for _, broken := range []string{"aof_last_write_status:err", "aof_last_bgrewrite_status:err"} {
-		if s := parseServer("a:1", healthy+broken+"\r\n"); !s.AOFBroken {
+		if s := core.ParseServer("a:1", healthy+broken+"\r\n"); !s.AOFBroken {
 			t.Errorf("%s: %+v", broken, s)
 		}
 	}
 
 	replicas := "# Replication\r\nrole:master\r\nconnected_slaves:3\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=900,lag=1\r\n" +
 		"slave1:ip=::1,port=6379,state=online,offset=400,lag=0\r\nslave2:ip=10.0.0.4,port=6379,state=wait_bgsave,offset=0,lag=0\r\nmaster_repl_offset:1000\r\n"
-	if s := parseServer("a:1", replicas); s.Replicas != 2 || s.ReplicaLag != 600 {
+	if s := core.ParseServer("a:1", replicas); s.Replicas != 2 || s.ReplicaLag != 600 {
 		t.Errorf("two of three replicas are in sync, one lacks 600 bytes: %+v", s)
 	}
-	if s := parseServer("a:1", ""); s.AOF || s.AOFBroken {
+	if s := core.ParseServer("a:1", ""); s.AOF || s.AOFBroken {
 		t.Errorf("of nothing: %+v", s)
 	}
 }
@@ -62,12 +64,12 @@ func TestOpen_RefusesAServerThatEvicts(t *testing.T) {
 	for _, policy := range policies {
 		get(own.Command(t.Context(), "CONFIG", "SET", "maxmemory-policy", policy))(t)
 
-		l, err := Open(t.Context(), Config{URL: own.URL, Environment: "sandbox"})
+		l, err := Open(t.Context(), core.Config{URL: own.URL, Environment: "sandbox"})
 		if err == nil {
 			must(t, l.Close())
 		}
 
-		refused := errors.Is(err, ErrEvicts) && !errors.Is(err, delivery.ErrUnavailable) // which would be tried again for ever
+		refused := errors.Is(err, core.ErrEvicts) && !errors.Is(err, delivery.ErrUnavailable) // which would be tried again for ever
 		check(t, refused, "%s: %v, want ErrEvicts", policy, err)
 		for _, part := range []string{own.Addr, policy, "config set maxmemory-policy noeviction", "redis.allow_eviction"} {
 			check(t, err != nil && strings.Contains(err.Error(), part), "%s: %v does not name %s", policy, err, part)
@@ -77,7 +79,7 @@ func TestOpen_RefusesAServerThatEvicts(t *testing.T) {
 	}
 
 	get(own.Command(t.Context(), "CONFIG", "SET", "maxmemory-policy", "noeviction"))(t)
-	l, err := Open(t.Context(), Config{URL: own.URL, Environment: "sandbox"})
+	l, err := Open(t.Context(), core.Config{URL: own.URL, Environment: "sandbox"})
 	must(t, err)
 	must(t, l.Close())
 }
@@ -89,7 +91,7 @@ func TestOpen_WarnsOfAServerThatMayEvict(t *testing.T) {
 	get(own.Command(t.Context(), "CONFIG", "SET", "maxmemory-policy", "volatile-ttl"))(t)
 
 	var log strings.Builder
-	l, err := Open(t.Context(), Config{URL: own.URL, Environment: "sandbox", AllowEviction: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	l, err := Open(t.Context(), core.Config{URL: own.URL, Environment: "sandbox", AllowEviction: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	must(t, err)
 	defer func() { must(t, l.Close()) }()
 
@@ -105,7 +107,7 @@ func TestOpen_WantsALimitOfMemoryInProduction(t *testing.T) {
 	server, _ := ownServer(t)
 	open := func(environment string) (string, error) {
 		var log strings.Builder
-		l, err := Open(t.Context(), Config{URL: server.URL, Environment: environment, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		l, err := Open(t.Context(), core.Config{URL: server.URL, Environment: environment, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if err == nil {
 			must(t, l.Close())
 		}
@@ -117,7 +119,7 @@ func TestOpen_WantsALimitOfMemoryInProduction(t *testing.T) {
 
 	get(server.Command(t.Context(), "CONFIG", "SET", "maxmemory", "0"))(t)
 	_, err = open("production")
-	refused := errors.Is(err, ErrNoLimit) && !errors.Is(err, delivery.ErrUnavailable) // which would be tried again for ever
+	refused := errors.Is(err, core.ErrNoLimit) && !errors.Is(err, delivery.ErrUnavailable) // which would be tried again for ever
 	check(t, refused, "without: %v, want ErrNoLimit", err)
 	for _, part := range []string{server.Addr, "config set maxmemory", "three quarters"} {
 		check(t, err != nil && strings.Contains(err.Error(), part), "%v does not name %q", err, part)
@@ -142,7 +144,7 @@ func TestIsFixed_ComparesWithinALine(t *testing.T) {
 		"redis_version:7.2.4\r\nvalkey_version:9.0.0":                        "valkey 9.0.0 true",
 		"redis_version:unstable":                                             "redis unstable false", "": "redis  false",
 	} {
-		s := parseServer("a:1", info+"\r\n")
+		s := core.ParseServer("a:1", info+"\r\n")
 		if got := fmt.Sprint(s.Name, " ", s.Version, " ", s.IsFixed()); got != want {
 			t.Errorf("%q: %s, want %s", info, got, want)
 		}
@@ -155,8 +157,8 @@ func TestObserve_HearsOfEveryCall(t *testing.T) {
 	var mu sync.Mutex
 	calls := map[string]int{}
 	start := time.Now()
-	s := newEnv(t, func(c *Config) {
-		c.Observe = func(operation string) CallObserver {
+	s := newEnv(t, func(c *core.Config) {
+		c.Observe = func(operation string) core.CallObserver {
 			return func(ctx context.Context, began time.Time, err error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -180,19 +182,19 @@ func TestMemory_FullRefusesWritesAndAnswersReads(t *testing.T) {
 	known := s.create(t, "A-1")
 	configure := func(most string) {
 		t.Helper()
-		must(t, s.rdb.ConfigSet(t.Context(), "maxmemory", most).Err())
+		must(t, s.core.Redis.ConfigSet(t.Context(), "maxmemory", most).Err())
 	}
 
 	configure("1")
-	keys := s.rdb.DBSize(t.Context()).Val()
+	keys := s.core.Redis.DBSize(t.Context()).Val()
 	wantError(t, errOf(s.Orders.Create(t.Context(), s.creation("A-2", "A-2"))), delivery.ErrUnavailable)
-	now := s.rdb.DBSize(t.Context()).Val()
+	now := s.core.Redis.DBSize(t.Context()).Val()
 	check(t, now == keys, "%d keys before, %d after a refused order", keys, now)
 	if o, _, err := s.Orders.Poll(t.Context(), s.account, known.ID); err != nil || o.ID != known.ID {
 		t.Errorf("reading an order: %v", err)
 	}
 
-	get(s.Limits.Consume(t.Context(), s.account, EndpointStores))(t)
+	get(s.Limits.Consume(t.Context(), s.account, limits.EndpointStores))(t)
 	configure("0")
 	if c, _, err := s.Orders.Create(t.Context(), s.creation("A-2", "A-2")); err != nil || c.Replayed {
 		t.Errorf("the refused order, sent again: %+v, %v", c, err)
@@ -230,9 +232,9 @@ func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
 	server, _ := ownServer(t)
 	day := time.Duration(0)
 	open := func(release string) *Ledger {
-		l, err := Open(t.Context(), Config{URL: server.URL, Environment: "sandbox", Log: slog.New(slog.DiscardHandler),
+		l, err := Open(t.Context(), core.Config{URL: server.URL, Environment: "sandbox", Log: slog.New(slog.DiscardHandler),
 			Now: func() time.Time { return time.Now().Add(day) },
-			edit: func(file, text string) string {
+			Edit: func(file, text string) string {
 				if file == "names" {
 					text += "local release = '" + release + "'\n"
 				}
@@ -247,13 +249,13 @@ func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
 
 	use := func(l *Ledger) {
 		t.Helper()
-		if _, err := l.Limits.Consume(t.Context(), delivery.NewAccountID(), EndpointOrders); errors.Is(err, delivery.ErrUnavailable) {
+		if _, err := l.Limits.Consume(t.Context(), delivery.NewAccountID(), limits.EndpointOrders); errors.Is(err, delivery.ErrUnavailable) {
 			t.Fatal(err)
 		}
 	}
 
 	libraries := func(l *Ledger) (names []string) {
-		found := get(l.rdb.FunctionList(t.Context(), redis.FunctionListQuery{LibraryNamePattern: "*"}).Result())(t)
+		found := get(l.core.Redis.FunctionList(t.Context(), redis.FunctionListQuery{LibraryNamePattern: "*"}).Result())(t)
 		for _, library := range found {
 			names = append(names, library.Name)
 		}
@@ -272,7 +274,7 @@ func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
 	day = 8 * 24 * time.Hour
 	third := open("third")
 	use(third)
-	want := []string{second.library.name, third.library.name}
+	want := []string{second.core.Library.Name, third.core.Library.Name}
 	slices.Sort(want)
 	equal(t, libraries(third), want, "after eight days")
 	use(first) // still running: it loads its own again
@@ -284,11 +286,11 @@ func TestLibraries_GoWhenNobodyHasUsedThemForAWeek(t *testing.T) {
 func TestScripts_LibraryIsLoadedWhereItIsMissing(t *testing.T) {
 	_, own := ownServer(t)
 	s := newEnv(t, own)
-	forget := func() { must(t, s.rdb.FunctionFlush(t.Context()).Err()) }
+	forget := func() { must(t, s.core.Redis.FunctionFlush(t.Context()).Err()) }
 	forget()
 	o := s.create(t, "X-1")
 	forget()
-	get(s.Limits.Consume(t.Context(), s.account, EndpointStores))(t)
+	get(s.Limits.Consume(t.Context(), s.account, limits.EndpointStores))(t)
 	forget()
 	s.advance(t, o.ID, delivery.Assigned) // in a pipeline
 }

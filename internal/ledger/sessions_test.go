@@ -14,13 +14,15 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/operations"
 )
 
 // testClock is a process's clock that a test moves.
 type testClock struct{ at time.Time }
 
-func (c *testClock) pass(d time.Duration)  { c.at = c.at.Add(d) }
-func (c *testClock) config(config *Config) { config.Now = func() time.Time { return c.at } }
+func (c *testClock) pass(d time.Duration)       { c.at = c.at.Add(d) }
+func (c *testClock) config(config *core.Config) { config.Now = func() time.Time { return c.at } }
 
 func newSessions(t *testing.T) (*Ledger, *testClock) {
 	t.Helper()
@@ -28,11 +30,11 @@ func newSessions(t *testing.T) (*Ledger, *testClock) {
 	return openTest(t, clock.config), clock
 }
 
-var ayse = Session{User: "ayşe", Roles: []string{"operator", "finance"}, Credential: sha256.Sum256([]byte("line"))}
+var ayse = operations.Session{User: "ayşe", Roles: []string{"operator", "finance"}, Credential: sha256.Sum256([]byte("line"))}
 
-func signIn(t *testing.T, l *Ledger) (string, *Session) {
+func signIn(t *testing.T, l *Ledger) (string, *operations.Session) {
 	t.Helper()
-	id := NewSessionID()
+	id := operations.NewSessionID()
 	return id, get(l.Sessions.Create(t.Context(), id, ayse))(t)
 }
 
@@ -57,7 +59,7 @@ func TestSession_IsFoundByItsIDOnly(t *testing.T) {
 func TestSession_IDIsNotStored(t *testing.T) {
 	l, _ := newSessions(t)
 	id, _ := signIn(t, l)
-	keys := get(l.rdb.Keys(t.Context(), "*").Result())(t)
+	keys := get(l.core.Redis.Keys(t.Context(), "*").Result())(t)
 	found := 0
 	for _, key := range keys {
 		check(t, !strings.Contains(key, id), "the key %q holds the id", key)
@@ -65,7 +67,7 @@ func TestSession_IDIsNotStored(t *testing.T) {
 			continue
 		}
 		found++
-		value := get(l.rdb.Get(t.Context(), key).Result())(t)
+		value := get(l.core.Redis.Get(t.Context(), key).Result())(t)
 		check(t, !strings.Contains(value, id), "the value of %q holds the id", key)
 	}
 
@@ -79,12 +81,12 @@ func TestSession_EndsIdleAndByAge(t *testing.T) {
 		alive bool            // at the last one
 	}{
 		{"at once", []time.Duration{0}, true},
-		{"within the idle time", []time.Duration{SessionIdle - time.Millisecond}, true},
-		{"when the idle time is over", []time.Duration{SessionIdle}, false},
+		{"within the idle time", []time.Duration{operations.SessionIdle - time.Millisecond}, true},
+		{"when the idle time is over", []time.Duration{operations.SessionIdle}, false},
 		{"requests put the end off", []time.Duration{20 * time.Minute, 20 * time.Minute, 20 * time.Minute}, true},
-		{"idle after a request", []time.Duration{20 * time.Minute, SessionIdle}, false},
-		{"requests within a minute count once", []time.Duration{59 * time.Second, SessionIdle - 59*time.Second}, false},
-		{"a minute later they count again", []time.Duration{time.Minute, SessionIdle - time.Millisecond}, true},
+		{"idle after a request", []time.Duration{20 * time.Minute, operations.SessionIdle}, false},
+		{"requests within a minute count once", []time.Duration{59 * time.Second, operations.SessionIdle - 59*time.Second}, false},
+		{"a minute later they count again", []time.Duration{time.Minute, operations.SessionIdle - time.Millisecond}, true},
 		{"just before its greatest age", append(every(20*time.Minute, 35), 20*time.Minute-time.Millisecond), true},
 		{"at its greatest age, however busy", every(20*time.Minute, 36), false},
 		{"a clock that went back", []time.Duration{-time.Hour}, true},
@@ -117,9 +119,9 @@ func TestSession_LeavesRedisByItself(t *testing.T) {
 	l, clock := newSessions(t)
 	id, _ := signIn(t, l)
 	remaining := func() time.Duration {
-		return get(l.rdb.PTTL(t.Context(), l.Sessions.sessionKey(id)).Result())(t)
+		return get(l.core.Redis.PTTL(t.Context(), l.Sessions.SessionKey(id)).Result())(t)
 	}
-	if d := remaining(); d <= SessionIdle-time.Minute || d > SessionIdle {
+	if d := remaining(); d <= operations.SessionIdle-time.Minute || d > operations.SessionIdle {
 		t.Errorf("a new one stays for %s", d)
 	}
 
@@ -150,7 +152,7 @@ func TestEndSession_IsNotUndoneByRequestsUnderWay(t *testing.T) {
 	id, _ := signIn(t, l)
 	clock.pass(2 * time.Minute) // the request wants to store its time
 	once := &afterReply{command: "get", do: func() { must(t, l.Sessions.End(t.Context(), id)) }}
-	l.rdb.AddHook(once)
+	l.core.Redis.AddHook(once)
 	wantCode(t, errOf(l.Sessions.Get(t.Context(), id)), delivery.CodeTokenInvalid)
 	require(t, once.do == nil, "nothing was read")
 	wantCode(t, errOf(l.Sessions.Get(t.Context(), id)), delivery.CodeTokenInvalid)
@@ -186,7 +188,7 @@ func TestSession_SaysThatRedisIsUnavailable(t *testing.T) {
 	id, _ := signIn(t, gone)
 	own.Kill()
 	_, err := gone.Sessions.Get(t.Context(), id)
-	_, err2 := gone.Sessions.Create(t.Context(), NewSessionID(), ayse)
+	_, err2 := gone.Sessions.Create(t.Context(), operations.NewSessionID(), ayse)
 	err3 := gone.Sessions.End(t.Context(), id)
 	err4 := gone.Sessions.CountSignIn(t.Context(), "a", "b")
 	err5 := gone.Sessions.ForgiveSignIns(t.Context(), "a", "b")
@@ -197,20 +199,20 @@ func TestSession_SaysThatRedisIsUnavailable(t *testing.T) {
 
 func TestCreateSession_RefusesMoreRolesThanItCanRead(t *testing.T) {
 	l, _ := newSessions(t)
-	check(t, errOf(l.Sessions.Create(t.Context(), NewSessionID(), Session{User: "a", Roles: make([]string, maxRoles+1)})) != nil, "stored")
+	check(t, errOf(l.Sessions.Create(t.Context(), operations.NewSessionID(), operations.Session{User: "a", Roles: make([]string, operations.MaxRoles+1)})) != nil, "stored")
 }
 
 func TestSession_SurvivesItsEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := &Session{User: rapid.String().Draw(t, "user"), CSRF: rapid.String().Draw(t, "csrf"),
+		s := &operations.Session{User: rapid.String().Draw(t, "user"), CSRF: rapid.String().Draw(t, "csrf"),
 			CreatedAt: time.UnixMilli(rapid.Int64Range(1, 1<<42).Draw(t, "created")).UTC(),
 			SeenAt:    time.UnixMilli(rapid.Int64Range(1, 1<<42).Draw(t, "seen")).UTC()}
 		copy(s.Credential[:], rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "credential"))
-		for i := range rapid.IntRange(0, maxRoles).Draw(t, "roles") {
+		for i := range rapid.IntRange(0, operations.MaxRoles).Draw(t, "roles") {
 			s.Roles = append(s.Roles, rapid.String().Draw(t, fmt.Sprint("role ", i)))
 		}
 
-		got, err := decodeSession(string(encodeSession(s)))
+		got, err := operations.DecodeSession(string(operations.EncodeSession(s)))
 		require(t, err == nil && reflect.DeepEqual(got, s), "got %+v, %v, want %+v", got, err, s)
 	})
 }
@@ -218,11 +220,11 @@ func TestSession_SurvivesItsEncoding(t *testing.T) {
 func FuzzDecodeSession(f *testing.F) {
 	s := ayse
 	s.CreatedAt, s.SeenAt, s.CSRF = time.Now(), time.Now(), "csrf"
-	whole := encodeSession(&s)
+	whole := operations.EncodeSession(&s)
 	f.Add(string(whole))
 	f.Add(string(whole[:20]))
 	f.Fuzz(func(t *testing.T, record string) {
-		if s, err := decodeSession(record); err == nil && len(s.Roles) > maxRoles {
+		if s, err := operations.DecodeSession(record); err == nil && len(s.Roles) > operations.MaxRoles {
 			t.Errorf("%d roles", len(s.Roles))
 		}
 	})
@@ -276,7 +278,7 @@ func TestForgiveSignIns_ForgetsThePairOnly(t *testing.T) {
 // key's tag.
 func TestTagOf_IsBehindTheNamesOfReportingsOwnKeys(t *testing.T) {
 	l, _ := newSessions(t)
-	for _, key := range []string{l.Sessions.sessionKey("id"), l.Books.key("head"), l.librariesKey()} {
-		equal(t, tagOf(redis.NewStringCmd(t.Context(), "set", key, "x")), "{sg}", key)
+	for _, key := range []string{l.Sessions.SessionKey("id"), l.Books.Key("head"), l.core.LibrariesKey()} {
+		equal(t, core.TagOf(redis.NewStringCmd(t.Context(), "set", key, "x")), "{sg}", key)
 	}
 }

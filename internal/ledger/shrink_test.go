@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // benchDraft is an order of loadtest/bench.
@@ -53,20 +56,20 @@ func delivered(from time.Time) []delivery.Update {
 
 func (s *env) memory(t *testing.T, key string) int64 {
 	t.Helper()
-	return get(s.rdb.MemoryUsage(t.Context(), key, 0).Result())(t)
+	return get(s.core.Redis.MemoryUsage(t.Context(), key, 0).Result())(t)
 }
 
 // keys are those of the account's partition with a prefix.
 func (s *env) keys(t *testing.T, kind byte) []string {
 	t.Helper()
-	return get(s.rdb.Keys(t.Context(), s.partitionOf(s.account).key(kind)+"*").Result())(t)
+	return get(s.core.Redis.Keys(t.Context(), s.core.PartitionOf(s.account).Key(kind)+"*").Result())(t)
 }
 
 // shrink shrinks all that has ended and returns how many were looked at.
 func (s *env) shrink(t *testing.T) (looked int) {
 	t.Helper()
 	for {
-		n := get(s.Lifecycle.Shrink(t.Context(), s.partitionOf(s.account).number, time.Now().Add(time.Hour)))(t)
+		n := get(s.Orders.Shrink(t.Context(), s.core.PartitionOf(s.account).Number, time.Now().Add(time.Hour)))(t)
 		if looked += n; n == 0 {
 			return looked
 		}
@@ -76,7 +79,7 @@ func (s *env) shrink(t *testing.T) (looked int) {
 // An order of loadtest/bench needs 856 bytes before, and loses the rest of its keys, the
 // idempotency key, after a day.
 func TestShrink_LeavesAtMost400BytesOfAnOrder(t *testing.T) {
-	const n = retireBatch + 50 // of the list, pages of one hour
+	const n = orders.RetireBatch + 50 // of the list, pages of one hour
 	s := newEnv(t)
 	must(t, s.Stores.Write(t.Context(), &delivery.Store{Account: s.account, ExternalID: "branch-1", State: delivery.Active, Fleet: s.fleet.ID}))
 	for i := range n {
@@ -88,7 +91,7 @@ func TestShrink_LeavesAtMost400BytesOfAnOrder(t *testing.T) {
 	}
 
 	perOrder := func() (bytes int64) {
-		for _, key := range append(s.keys(t, kindOrder), s.keys(t, kindEnded)...) {
+		for _, key := range append(s.keys(t, core.KindOrder), s.keys(t, core.KindEnded)...) {
 			bytes += s.memory(t, key)
 		}
 		return bytes / n
@@ -97,7 +100,7 @@ func TestShrink_LeavesAtMost400BytesOfAnOrder(t *testing.T) {
 	before := perOrder()
 	equal(t, s.shrink(t), n, "orders looked at")
 	check(t, before > 800 && perOrder() <= 400, "%d bytes an order, %d before", perOrder(), before)
-	equal(t, len(s.keys(t, kindIdempotency)), 0, "idempotency keys of orders whose key is the external id")
+	equal(t, len(s.keys(t, core.KindIdempotency)), 0, "idempotency keys of orders whose key is the external id")
 }
 
 func TestShrink_KeepsWhatIsStillRead(t *testing.T) {
@@ -133,7 +136,7 @@ func TestShrink_KeepsWhatIsStillRead(t *testing.T) {
 			answer := string(created.Order.AppendCreated(nil, ""))
 			end(t, s, created.Order)
 			want := get(s.Orders.Get(t.Context(), created.Order.ID))(t)
-			must(t, s.rdb.RPush(t.Context(), s.keys(t, kindEnded)[0], orderMember(want.ID), "damaged").Err())
+			must(t, s.core.Redis.RPush(t.Context(), s.keys(t, core.KindEnded)[0], core.OrderMember(want.ID), "damaged").Err())
 			equal(t, s.shrink(t), 3, "list entries looked at")
 
 			want.Recipient, want.Dropoff, want.PackageNote = delivery.Recipient{}, delivery.Dropoff{}, ""
@@ -147,7 +150,7 @@ func TestShrink_KeepsWhatIsStillRead(t *testing.T) {
 			check(t, polled.Shrunk(), "an order without a recipient is no shrunk one")
 			again, _ := get2(s.Orders.Create(t.Context(), c))(t)
 			check(t, again.Replayed && string(again.Order.AppendCreated(nil, "")) == answer, "a replay after %s: %+v", answer, again.Order)
-			equal(t, ofOrder(polled, 2).EventID, ofOrder(want, 2).EventID, "the event to replay")
+			equal(t, partitions.OfOrder(polled, 2).EventID, partitions.OfOrder(want, 2).EventID, "the event to replay")
 			if want.Status == delivery.Failed {
 				s.wantReport(t, delivery.Update{Order: want.ID, Kind: delivery.KindStatus, Status: delivery.Delivered}, "", s.updates(t, want.ID)+1)
 			}
@@ -167,9 +170,9 @@ func TestShrink_RepeatedChangesNothing(t *testing.T) {
 	s.reports(t, o, delivered(time.Now().Add(-time.Hour))...)
 	equal(t, s.shrink(t), 1, "orders looked at")
 	equal(t, s.shrink(t), 0, "orders looked at again")
-	r := s.partitionOf(s.account)
+	r := s.core.PartitionOf(s.account)
 	once := s.content(t, r)
-	must(t, s.rdb.Del(t.Context(), r.key(kindShrunk)).Err())
+	must(t, s.core.Redis.Del(t.Context(), r.Key(core.KindShrunk)).Err())
 	equal(t, s.shrink(t), 1, "orders looked at after the crash")
 	equal(t, s.content(t, r), once, "the partition")
 
@@ -177,14 +180,14 @@ func TestShrink_RepeatedChangesNothing(t *testing.T) {
 	s.reports(t, later, delivered(time.Now().Add(-time.Hour))...)
 	equal(t, s.shrink(t), 1, "new orders looked at")
 	check(t, get(s.Orders.Get(t.Context(), later.ID))(t).Shrunk(), "a later order of the hour is as it was")
-	n := get(s.Lifecycle.Shrink(t.Context(), r.number, time.Now().Add(-time.Hour)))(t)
+	n := get(s.Orders.Shrink(t.Context(), r.Number, time.Now().Add(-time.Hour)))(t)
 	equal(t, n, 0, "orders looked at that ended later")
 }
 
 // What others write between the reading and the script stays.
 func TestShrink_TakesAnOrderAsItIs(t *testing.T) {
 	s := newEnv(t)
-	r := s.partitionOf(s.account)
+	r := s.core.PartitionOf(s.account)
 	open, failed := s.create(t, "open"), s.create(t, "failed")
 	s.change(t, failed, delivery.Change{Status: delivery.Failed, At: time.Now(), Failure: delivery.OtherFailure})
 	read := get(s.Orders.GetAll(t.Context(), []delivery.OrderID{open.ID, failed.ID}))(t)
@@ -193,14 +196,14 @@ func TestShrink_TakesAnOrderAsItIs(t *testing.T) {
 	moved := get(s.Orders.Get(t.Context(), open.ID))(t)
 	args := []any{"0 0"}
 	for _, o := range read {
-		args = append(args, r.order(o.ID.Digest()), binary.BigEndian.AppendUint64(nil, o.Version), encodeShrunk(o))
+		args = append(args, r.Order(o.ID.Digest()), binary.BigEndian.AppendUint64(nil, o.Version), core.EncodeShrunk(o))
 	}
 
-	equal(t, get(s.run(t.Context(), "shrink_orders", []string{r.key(kindShrunk)}, args...))(t), any(int64(1)), "orders shrunk")
+	equal(t, get(s.core.Run(t.Context(), "shrink_orders", []string{r.Key(core.KindShrunk)}, args...))(t), any(int64(1)), "orders shrunk")
 	equal(t, get(s.Orders.Get(t.Context(), open.ID))(t), moved, "an order that was changed meanwhile")
 	late := get(s.Orders.Get(t.Context(), failed.ID))(t)
 	check(t, late.Shrunk() && late.Status == delivery.Failed && late.Reported == delivery.Delivered && !late.LastCourierUpdate.IsZero(), "%+v", late)
-	s.step(t, r.number, func(step *Step) { // the owner had read it before, too
+	s.step(t, r.Number, func(step *partitions.Step) { // the owner had read it before, too
 		step.Refuse(&delivery.Update{Order: failed.ID, Status: delivery.Delivered, At: time.Now()}, delivery.Failed, "late_delivery", true)
 	})
 	equal(t, get(s.Orders.Get(t.Context(), failed.ID))(t), late, "the order after the decision")

@@ -17,6 +17,8 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
 )
 
 // testStore is a store of a fleet in a state, which has not been written.
@@ -69,7 +71,7 @@ var commandCalls = regexp.MustCompile(`cmdstat_([a-z|]+):calls=(\d+)`)
 // commandsOf counts what a call makes the server do, by command.
 func commandsOf(t *testing.T, l *Ledger, call func()) map[string]int {
 	t.Helper()
-	client := l.rdb.(*redis.Client)
+	client := l.core.Redis.(*redis.Client)
 	read := func() map[string]int {
 		counts := map[string]int{}
 		for _, match := range commandCalls.FindAllStringSubmatch(get(client.Info(t.Context(), "commandstats").Result())(t), -1) {
@@ -91,15 +93,15 @@ func commandsOf(t *testing.T, l *Ledger, call func()) map[string]int {
 func TestPageOfFleet_ReadsNoStoreOfAnotherState(t *testing.T) {
 	_, own := ownServer(t)
 	l := openTest(t, own)
-	fleet, accounts := delivery.NewFleetID(), newAccounts(t, l, 20)
-	writeStores(t, l, accounts, "active", 3000, fleet, delivery.Active)
-	writeStores(t, l, accounts, "waiting", 3, fleet, delivery.AwaitingFleetApproval)
+	fleet, accountList := delivery.NewFleetID(), newAccounts(t, l, 20)
+	writeStores(t, l, accountList, "active", 3000, fleet, delivery.Active)
+	writeStores(t, l, accountList, "waiting", 3, fleet, delivery.AwaitingFleetApproval)
 
 	calls := commandsOf(t, l, func() {
 		equal(t, len(allPages(t, l, fleet, delivery.AwaitingFleetApproval, 100, func() {})), 3, "stores that wait")
 	})
 	check(t, calls["get"] == 3, "%d records are read for 3 stores that wait beside 3,000 others", calls["get"])
-	check(t, calls["zcard"]+calls["zrange"] <= 2*len(l.partitions), "%v", calls)
+	check(t, calls["zcard"]+calls["zrange"] <= 2*len(l.core.Partitions), "%v", calls)
 
 	calls = commandsOf(t, l, func() {
 		stores := storesOfFleet(t, l, fleet, delivery.AwaitingFleetApproval)
@@ -109,7 +111,7 @@ func TestPageOfFleet_ReadsNoStoreOfAnotherState(t *testing.T) {
 	check(t, calls["get"] == 3, "%d records are read for 3 stores that wait, at once", calls["get"])
 
 	calls = commandsOf(t, l, func() {
-		stores, _ := get2(l.Stores.Find(t.Context(), StoreFilter{Fleet: fleet, State: delivery.AwaitingFleetApproval}, 10))(t)
+		stores, _ := get2(l.Stores.Find(t.Context(), accounts.StoreFilter{Fleet: fleet, State: delivery.AwaitingFleetApproval}, 10))(t)
 		equal(t, len(stores), 3, "stores that wait, found")
 	})
 
@@ -127,7 +129,7 @@ func TestPageOfFleet_ReadsNoStoreOfAnotherState(t *testing.T) {
 // Few round trips and no listing at all where hundreds of partitions are empty.
 func TestPageOfFleet_AsksEmptyPartitionsForTheirSizeOnly(t *testing.T) {
 	_, own := ownServer(t)
-	l := openTest(t, own, func(c *Config) { c.Partitions = 256 })
+	l := openTest(t, own, func(c *core.Config) { c.Partitions = 256 })
 	calls := commandsOf(t, l, func() {
 		page := get(l.Stores.PageOfFleet(t.Context(), delivery.NewFleetID(), delivery.Active, "", 100))(t)
 		check(t, page.Len() == 0 && page.Next == "", "%+v", page)
@@ -200,7 +202,7 @@ func TestPageOfFleet_RefusesCursorsThatNoPageHad(t *testing.T) {
 func TestWriteStore_ListsAreWhatTheRecordsSay(t *testing.T) {
 	l := openTest(t)
 	account := newAccount(t, l, plenty())
-	r := l.partitionOf(account)
+	r := l.core.PartitionOf(account)
 	rapid.Check(t, func(rt *rapid.T) {
 		fleets := []delivery.FleetID{{}, delivery.NewFleetID(), delivery.NewFleetID()}
 		stores := map[string]*delivery.Store{}
@@ -217,7 +219,7 @@ func TestWriteStore_ListsAreWhatTheRecordsSay(t *testing.T) {
 			if rapid.Bool().Draw(rt, "outdated") {
 				outdated := *s
 				outdated.Revision += 7
-				wantError(rt, l.Stores.Write(t.Context(), &outdated), ErrConflict)
+				wantError(rt, l.Stores.Write(t.Context(), &outdated), core.ErrConflict)
 				continue
 			}
 
@@ -237,7 +239,7 @@ func TestWriteStore_ListsAreWhatTheRecordsSay(t *testing.T) {
 				}
 
 				slices.Sort(want)
-				members := get(l.rdb.ZRangeWithScores(t.Context(), r.fleetStores(fleet, state), 0, -1).Result())(rt)
+				members := get(l.core.Redis.ZRangeWithScores(t.Context(), r.FleetStores(fleet, state), 0, -1).Result())(rt)
 				var got []string
 				for _, z := range members {
 					check(rt, z.Score == 0, "the score %v", z.Score)
@@ -250,7 +252,7 @@ func TestWriteStore_ListsAreWhatTheRecordsSay(t *testing.T) {
 				}
 			}
 
-			count, err := l.rdb.HGet(t.Context(), r.keyOf(kindPendingStores, account[:]), string(fleet[:])).Result()
+			count, err := l.core.Redis.HGet(t.Context(), r.KeyOf(core.KindPendingStores, account[:]), string(fleet[:])).Result()
 			check(rt, count == waiting && (err == nil || errors.Is(err, redis.Nil)), "%q stores wait for fleet %s, want %q, %v", count, fleet, waiting, err)
 		}
 	})
@@ -383,34 +385,34 @@ func TestWriteStore_ConcurrentWritesPassNoLimit(t *testing.T) {
 // logged once.
 func TestStores_AnUnreadableRecordIsLeftOutAndLoggedOnce(t *testing.T) {
 	var logs lockedBuffer
-	l := openTest(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&logs, nil)) })
+	l := openTest(t, func(c *core.Config) { c.Log = slog.New(slog.NewTextHandler(&logs, nil)) })
 	fleet := delivery.NewFleetID()
-	accounts := newAccounts(t, l, 5)
+	accountList := newAccounts(t, l, 5)
 	midnight := time.Date(2027, 1, 2, 0, 0, 0, 0, time.UTC)
-	for i, account := range accounts {
+	for i, account := range accountList {
 		s := testStore(account, fmt.Sprint("S-", i), fleet, delivery.Active)
 		s.ClosingDate = midnight
 		must(t, l.Stores.Write(t.Context(), s))
 	}
 
-	spoilt := l.partitionOf(accounts[2]).store(delivery.OrderDigest(accounts[2], "S-2"))
-	record := get(l.rdb.Get(t.Context(), spoilt).Result())(t)
+	spoilt := l.core.PartitionOf(accountList[2]).Store(delivery.OrderDigest(accountList[2], "S-2"))
+	record := get(l.core.Redis.Get(t.Context(), spoilt).Result())(t)
 	want := []string{"S-0", "S-1", "S-3", "S-4"}
 
 	for _, garbage := range []string{garbage, "\x7f", record[:len(record)/2]} {
-		must(t, l.rdb.Set(t.Context(), spoilt, garbage, 0).Err())
+		must(t, l.core.Redis.Set(t.Context(), spoilt, garbage, 0).Err())
 		for limit := 1; limit <= 5; limit++ {
 			equal(t, slices.Sorted(slices.Values(allPages(t, l, fleet, delivery.Active, limit, func() {}))), want, "stores of all pages")
 		}
 
 		equal(t, len(storesOfFleet(t, l, fleet, delivery.Active)), len(want), "stores of the fleet")
-		for _, f := range []StoreFilter{{}, {Fleet: fleet}, {Text: "s-"}} {
+		for _, f := range []accounts.StoreFilter{{}, {Fleet: fleet}, {Text: "s-"}} {
 			found, more := get2(l.Stores.Find(t.Context(), f, 10))(t)
 			check(t, len(found) == len(want) && !more, "%+v: %d stores, more %v", f, len(found), more)
 		}
 
 		due := 0
-		for partition := range l.partitions {
+		for partition := range l.core.Partitions {
 			due += len(get(l.Stores.Due(t.Context(), partition, midnight.Add(48*time.Hour), 10))(t))
 		}
 
@@ -419,8 +421,8 @@ func TestStores_AnUnreadableRecordIsLeftOutAndLoggedOnce(t *testing.T) {
 
 	equal(t, strings.Count(logs.String(), "a record cannot be read"), 1, "lines in the log")
 
-	must(t, l.rdb.Set(t.Context(), spoilt, record, 0).Err())
-	equal(t, len(storesOfFleet(t, l, fleet, delivery.Active)), len(accounts), "stores after the repair")
+	must(t, l.core.Redis.Set(t.Context(), spoilt, record, 0).Err())
+	equal(t, len(storesOfFleet(t, l, fleet, delivery.Active)), len(accountList), "stores after the repair")
 	equal(t, strings.Count(logs.String(), "a record is read again"), 1, "lines about the repair")
 }
 
@@ -435,12 +437,12 @@ func TestStores_DuePassesOverUnreadableOnes(t *testing.T) {
 		must(t, l.Stores.Write(t.Context(), s))
 	}
 
-	inPartition := l.partitionOf(account)
+	inPartition := l.core.PartitionOf(account)
 	for _, id := range []string{"broken-1", "broken-2"} {
-		must(t, l.rdb.Set(t.Context(), inPartition.store(delivery.OrderDigest(account, id)), garbage, 0).Err())
+		must(t, l.core.Redis.Set(t.Context(), inPartition.Store(delivery.OrderDigest(account, id)), garbage, 0).Err())
 	}
 
-	due := get(l.Stores.Due(t.Context(), inPartition.number, day.AddDate(0, 0, 9), 1))(t)
+	due := get(l.Stores.Due(t.Context(), inPartition.Number, day.AddDate(0, 0, 9), 1))(t)
 
 	check(t, len(due) == 1 && due[0].ExternalID == "whole", "%d stores are due", len(due))
 }
@@ -459,7 +461,7 @@ func TestCountOfFleets_ReadsNoStore(t *testing.T) {
 	})
 
 	check(t, calls["get"] == 0 && calls["zrange"] == 0, "%v", calls)
-	equal(t, calls["zcard"], 2*len(fleets)*len(l.partitions), "lists whose size is asked for")
+	equal(t, calls["zcard"], 2*len(fleets)*len(l.core.Partitions), "lists whose size is asked for")
 }
 
 func storesOfFleet(t *testing.T, l *Ledger, fleet delivery.FleetID, state delivery.StoreState) []*delivery.Store {

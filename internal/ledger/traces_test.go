@@ -14,15 +14,19 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/operations"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 )
 
 func envsEverywhere(t *testing.T, l *Ledger) []*env {
 	t.Helper()
 	fleet := newFleet(t, l)
-	vendors := make([]*env, len(l.partitions))
+	vendors := make([]*env, len(l.core.Partitions))
 	for missing := len(vendors); missing > 0; {
 		id := delivery.NewAccountID()
-		if i := partitionNumber(id, len(l.partitions)); vendors[i] == nil {
+		if i := core.PartitionNumber(id, len(l.core.Partitions)); vendors[i] == nil {
 			must(t, l.Accounts.Create(t.Context(), &delivery.Account{ID: id, Name: "Vendor", Limits: plenty(), CreatedAt: time.Now()}, testHash))
 			vendors[i] = &env{Ledger: l, account: id, fleet: fleet}
 			newStore(t, l, id, fleet)
@@ -62,7 +66,7 @@ func TestRefusedUpdates_NewestFirstOverAllPartitions(t *testing.T) {
 	}
 
 	for n, u := range updates {
-		vendors[0].step(t, u.Order.Partition(), func(step *Step) { step.Refuse(&u, delivery.Searching, "illegal_move", n == 7) })
+		vendors[0].step(t, u.Order.Partition(), func(step *partitions.Step) { step.Refuse(&u, delivery.Searching, "illegal_move", n == 7) })
 		vendors[0].tick(t) // ids of different partitions are compared by their milliseconds
 	}
 
@@ -70,7 +74,7 @@ func TestRefusedUpdates_NewestFirstOverAllPartitions(t *testing.T) {
 	require(t, len(got) == 5, "%d refused updates", len(got))
 	for i, r := range got {
 		n := 7 - i
-		want := RefusedUpdate{At: r.At, Account: vendors[n%len(vendors)].account, Update: updates[n],
+		want := operations.RefusedUpdate{At: r.At, Account: vendors[n%len(vendors)].account, Update: updates[n],
 			Status: delivery.Searching, Reason: "illegal_move", Late: n == 7}
 		want.Update.Location = delivery.Location{} // it may be the recipient's door, and nothing ends the entry
 		check(t, r == want, "%d: %+v, want %+v", i, r, want)
@@ -84,13 +88,13 @@ func TestRefusedUpdates_ShowsWhatItCan(t *testing.T) {
 	strange := gone
 	strange.Order = delivery.MakeOrderID(999, 20000, [12]byte{1}) // no partition of this ledger
 	for _, values := range [][]any{
-		{"u", encodeUpdate(&gone), "status", byte(delivery.Delivered), "reason", "swap\x00after the end"},
-		{"u", encodeUpdate(&strange), "status", byte(delivery.Delivered), "reason", "r"},
+		{"u", core.EncodeUpdate(&gone), "status", byte(delivery.Delivered), "reason", "swap\x00after the end"},
+		{"u", core.EncodeUpdate(&strange), "status", byte(delivery.Delivered), "reason", "r"},
 		{"u", "\x01\x02", "status", byte(delivery.Delivered), "reason", "r"},
 		{"reason", "r"},
-		{"u", encodeUpdate(&gone), "reason", "r"},
+		{"u", core.EncodeUpdate(&gone), "reason", "r"},
 	} {
-		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[1].key(kindRefused), Values: values}).Err())
+		must(t, l.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: l.core.Partitions[1].Key(core.KindRefused), Values: values}).Err())
 	}
 
 	got := get(l.Monitor.RefusedUpdates(t.Context(), 10))(t)
@@ -115,25 +119,25 @@ func TestRefusedUpdates_Bounds(t *testing.T) {
 func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 	l, began := openTest(t), time.Now().Truncate(time.Millisecond)
 	s := envsEverywhere(t, l)[2]
-	r := l.partitions[2]
+	r := l.core.Partitions[2]
 	o := s.create(t, "X-1")
 	s.report(t, o.ID, delivery.Assigned)
-	reader := newFeedReader(l.core, &Feed{Role: RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, l.partitions)
-	must(t, reader.makeGroups(t.Context()))
-	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindEvents), Values: []any{"e", "\x09nonsense", "other", strings.Repeat("ş", 600)}}).Err())
+	reader := partitions.NewFeedReader(l.core, &partitions.Feed{Role: core.RoleStatus, Consumer: "c", Log: func(string, ...any) {}}, l.core.Partitions)
+	must(t, makeGroups(t.Context(), reader))
+	must(t, l.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: r.Key(core.KindEvents), Values: []any{"e", "\x09nonsense", "other", strings.Repeat("ş", 600)}}).Err())
 	deadLetter := func(kind byte, reason string) string {
 		t.Helper()
-		messages, err := l.rdb.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: string(RoleStatus), Consumer: "c",
-			Streams: []string{r.key(kind), ">"}, Count: 1}).Result()
+		messages, err := l.core.Redis.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: string(core.RoleStatus), Consumer: "c",
+			Streams: []string{r.Key(kind), ">"}, Count: 1}).Result()
 		must(t, err)
 		id := messages[0].Messages[0].ID
-		must(t, reader.deadLetter(t.Context(), streamRef{r, r.key(kind)}, id, reason))
+		must(t, reader.DeadLetter(t.Context(), partitions.StreamRef{Partition: r, Key: r.Key(kind)}, id, reason))
 		s.tick(t)
 
 		return id
 	}
 
-	ids := []string{deadLetter(kindEvents, "a defect"), deadLetter(kindUpdates, "another"), deadLetter(kindEvents, "unreadable")}
+	ids := []string{deadLetter(core.KindEvents, "a defect"), deadLetter(core.KindUpdates, "another"), deadLetter(core.KindEvents, "unreadable")}
 	want := []struct{ stream, reason, order string }{{"events", "unreadable", ""}, {"updates", "another", o.ID.String()}, {"events", "a defect", o.ID.String()}}
 	got := get(l.Monitor.DeadLetters(t.Context(), 10))(t)
 	require(t, len(got) == 3, "%+v", got)
@@ -144,7 +148,7 @@ func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 
 	f := got[0].Fields
 	check(t, f["e"] == "0x096e6f6e73656e7365" && f["other"] == strings.Repeat("ş", 256)+"…", "fields %q", f)
-	must(t, l.rdb.XTrimMaxLen(t.Context(), r.key(kindEvents), 0).Err())
+	must(t, l.core.Redis.XTrimMaxLen(t.Context(), r.Key(core.KindEvents), 0).Err())
 	if got, err := l.Monitor.DeadLetters(t.Context(), 1); err != nil || len(got) != 1 || got[0].Fields != nil || got[0].EntryID != ids[2] {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -152,13 +156,13 @@ func TestDeadLetters_ShowTheEntryWhileItIsThere(t *testing.T) {
 
 func TestDeadLetters_DamagedOnesHideNoOther(t *testing.T) {
 	s := newEnv(t)
-	r := s.partitionOf(s.account)
+	r := s.core.PartitionOf(s.account)
 	for _, values := range [][]any{
-		{"stream", r.account(s.account), "entry", "1-1", "role", "status", "reason", "not a stream"},
-		{"stream", r.key(kindEvents), "entry", "nonsense", "role", "status", "reason", "not an entry"},
+		{"stream", r.Account(s.account), "entry", "1-1", "role", "status", "reason", "not a stream"},
+		{"stream", r.Key(core.KindEvents), "entry", "nonsense", "role", "status", "reason", "not an entry"},
 		{"other", "field"},
 	} {
-		must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: r.key(kindDeadLetters), Values: values}).Err())
+		must(t, s.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: r.Key(core.KindDeadLetters), Values: values}).Err())
 	}
 
 	got := get(s.Monitor.DeadLetters(t.Context(), 10))(t)
@@ -187,7 +191,7 @@ func TestPrintable(t *testing.T) {
 		"\x00" + strings.Repeat("a", 300):  "0x00" + strings.Repeat("61", 255) + "…",
 		"\x00" + strings.Repeat("\xc5", 1): "0x00c5",
 	} {
-		got := printable(text)
+		got := operations.Printable(text)
 		check(t, got == want, "%.20q: %q, want %q", text, got, want)
 	}
 }
@@ -198,8 +202,8 @@ func FuzzPrintable(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, text string) {
-		shown := printable(text)
-		check(t, utf8.ValidString(shown) && len(shown) <= mostPrintable+len("0x…") && (shown == "") == (text == "") && !strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }),
+		shown := operations.Printable(text)
+		check(t, utf8.ValidString(shown) && len(shown) <= operations.MostPrintable+len("0x…") && (shown == "") == (text == "") && !strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }),
 			"%q is shown as %q", text, shown)
 	})
 }
@@ -212,8 +216,8 @@ func TestLateReports_AreFoundAmongAllThatWasRefused(t *testing.T) {
 	other := late
 	other.Order = delivery.MakeOrderID(1, 20000, [12]byte{2})
 	refuse := func(u *delivery.Update, more ...any) {
-		values := append([]any{"u", encodeUpdate(u), "status", byte(delivery.Failed), "reason", "r"}, more...)
-		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[1].key(kindRefused), Values: values}).Err())
+		values := append([]any{"u", core.EncodeUpdate(u), "status", byte(delivery.Failed), "reason", "r"}, more...)
+		must(t, l.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: l.core.Partitions[1].Key(core.KindRefused), Values: values}).Err())
 	}
 
 	for range 1500 {
@@ -223,7 +227,7 @@ func TestLateReports_AreFoundAmongAllThatWasRefused(t *testing.T) {
 	refuse(&late)
 	late.At = at.Add(time.Second)
 	refuse(&late, "late", "1")
-	must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[1].key(kindRefused), Values: []any{"u", "nonsense"}}).Err())
+	must(t, l.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: l.core.Partitions[1].Key(core.KindRefused), Values: []any{"u", "nonsense"}}).Err())
 	late.At = at.Add(time.Minute)
 	refuse(&late, "late", "1")
 
@@ -248,9 +252,9 @@ func TestLateReports_SayWhatMayBeDropped(t *testing.T) {
 	now := time.Now()
 	full := delivery.MakeOrderID(1, delivery.DayOf(now), [12]byte{1})
 	other := delivery.MakeOrderID(2, delivery.DayOf(now), [12]byte{2})
-	pipe := l.rdb.Pipeline()
-	for range refusedKept {
-		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[1].key(kindRefused), Values: []any{"u", "nonsense"}})
+	pipe := l.core.Redis.Pipeline()
+	for range orders.RefusedKept {
+		pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: l.core.Partitions[1].Key(core.KindRefused), Values: []any{"u", "nonsense"}})
 	}
 
 	_, err := pipe.Exec(t.Context())
@@ -259,7 +263,7 @@ func TestLateReports_SayWhatMayBeDropped(t *testing.T) {
 	reports := get(l.Monitor.LateReportsOfDays(t.Context(), now, now))(t)
 
 	check(t, reports.MayBeDropped(full, now), "the partition may have dropped a report of today")
-	check(t, !reports.MayBeDropped(full, now.Add(2*lateReportMargin)), "nothing later was dropped")
+	check(t, !reports.MayBeDropped(full, now.Add(2*operations.LateReportMargin)), "nothing later was dropped")
 	check(t, !reports.MayBeDropped(other, now.AddDate(-1, 0, 0)), "the other partition has dropped nothing")
 }
 
@@ -271,8 +275,8 @@ func TestLateReportsOfDays_AreOfOrdersByTheDayOfTheirCreation(t *testing.T) {
 		id := delivery.MakeOrderID(1, delivery.DayOf(created), [12]byte{byte(i)})
 		ids[created.String()] = id
 		u := delivery.Update{Order: id, Kind: delivery.KindStatus, Status: delivery.Delivered, At: day}
-		values := []any{"u", encodeUpdate(&u), "status", byte(delivery.Failed), "reason", "r", "late", "1"}
-		must(t, l.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: l.partitions[1].key(kindRefused), Values: values}).Err())
+		values := []any{"u", core.EncodeUpdate(&u), "status", byte(delivery.Failed), "reason", "r", "late", "1"}
+		must(t, l.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: l.core.Partitions[1].Key(core.KindRefused), Values: values}).Err())
 	}
 
 	reports := get(l.Monitor.LateReportsOfDays(t.Context(), day, day))(t)

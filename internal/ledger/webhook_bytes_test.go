@@ -10,6 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // heapOf returns how many bytes of memory so many values of newValue keep.
@@ -35,7 +38,7 @@ func heapOf[T any](n int, newValue func() T) int {
 func orderRecord(draft *delivery.OrderDraft, fleetName string, changes []delivery.Change) string {
 	at := time.UnixMilli(1_795_000_000_000)
 	o := &delivery.Order{OrderDraft: *draft, CreatedAt: at, Version: delivery.FirstVersion(at)}
-	record := appendOrderRecord(nil, o, &delivery.FleetTerms{Name: fleetName}, 0, 0, [16]byte{})
+	record := core.AppendOrderRecord(nil, o, &delivery.FleetTerms{Name: fleetName}, 0, 0, [16]byte{})
 
 	version := o.Version
 	for i := range changes {
@@ -43,9 +46,9 @@ func orderRecord(draft *delivery.OrderDraft, fleetName string, changes []deliver
 		version = delivery.NextVersion(version, at, 1)
 		change.Version, change.At, change.ETA, change.Location = version, at, at, delivery.Location{Point: taksim, At: at}
 		if change.Kind == delivery.CourierReplaced {
-			record = appendAccepted(record, change.Courier)
+			record = core.AppendAccepted(record, change.Courier)
 		}
-		record = appendChange(record, change)
+		record = core.AppendChange(record, change)
 	}
 
 	return string(record)
@@ -78,30 +81,30 @@ func TestDelivery_BytesAreAboutWhatItTakes(t *testing.T) {
 	}
 
 	for name, record := range orders {
-		o := get(decodeOrder(record, number))(t)
+		o := get(core.DecodeOrder(record, number))(t)
 		last := o.Changes[len(o.Changes)-1]
-		key := versionKey(o.ID, last.Version, last.Kind)
-		isWithin(t, name, func() *Delivery {
-			own := &sharedOrder{record: stringReply(strings.Clone(record))}
-			own.decode(partition{number: number})
-			d, _ := own.event(key)
+		key := partitions.VersionKey(o.ID, last.Version, last.Kind)
+		isWithin(t, name, func() *partitions.Delivery {
+			own := &partitions.SharedOrder{Record: stringReply(strings.Clone(record))}
+			own.Decode(core.Partition{Number: number})
+			d, _ := own.Event(key)
 			return d
 		})
 	}
 
 	for name, size := range map[string]int{"a small notice": 20, "the largest notice": 110_000} {
-		record := string(encodeNotice(&Notice{Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: make([]byte, size)}))
-		isWithin(t, name, func() *Delivery {
-			d, _ := decodeNoticeEvent(noticeKey(newNoticeID()), stringReply(strings.Clone(record)))
+		record := string(accounts.EncodeNotice(&accounts.Notice{Type: delivery.StoreActivated, OccurredAt: time.Now(), Data: make([]byte, size)}))
+		isWithin(t, name, func() *partitions.Delivery {
+			d, _ := partitions.DecodeNoticeEvent(partitions.NoticeKey(accounts.NewNoticeID()), stringReply(strings.Clone(record)))
 			return d
 		})
 	}
 
 	account := delivery.NewAccountID()
-	isWithin(t, "a ping", func() *Delivery { return Ping(account, time.Now()) })
+	isWithin(t, "a ping", func() *partitions.Delivery { return partitions.Ping(account, time.Now()) })
 }
 
-func isWithin(t *testing.T, name string, newEvent func() *Delivery) {
+func isWithin(t *testing.T, name string, newEvent func() *partitions.Delivery) {
 	t.Helper()
 	d := newEvent()
 	require(t, d != nil, "%s: no event", name)
@@ -119,13 +122,13 @@ func isWithin(t *testing.T, name string, newEvent func() *Delivery) {
 func TestDelivery_BytesOfASharedOrderAreAnUpperBound(t *testing.T) {
 	const versions = 50
 	record := orderRecord(testDraft("X-1"), "F", make([]delivery.Change, versions))
-	o := get(decodeOrder(record, 0))(t)
-	readAll := func() []*Delivery {
-		shared := &sharedOrder{record: stringReply(strings.Clone(record))}
-		shared.decode(partition{})
-		all := make([]*Delivery, versions)
+	o := get(core.DecodeOrder(record, 0))(t)
+	readAll := func() []*partitions.Delivery {
+		shared := &partitions.SharedOrder{Record: stringReply(strings.Clone(record))}
+		shared.Decode(core.Partition{})
+		all := make([]*partitions.Delivery, versions)
 		for i := range all {
-			all[i], _ = shared.event(versionKey(o.ID, o.Changes[i].Version, o.Changes[i].Kind))
+			all[i], _ = shared.Event(partitions.VersionKey(o.ID, o.Changes[i].Version, o.Changes[i].Kind))
 		}
 		return all
 	}

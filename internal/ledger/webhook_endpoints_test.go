@@ -10,12 +10,15 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/partitions"
+	"vendorapi/internal/ledger/webhooks"
 )
 
 // writes calls the script as the gateway does, and returns its answer, of a refusal the code.
 func (s *env) writes(t *testing.T, mode string, args ...any) string {
 	t.Helper()
-	answer, err := s.Webhooks.writeEndpoint(t.Context(), s.account, mode, args...)
+	answer, err := s.Webhooks.WriteEndpoint(t.Context(), s.account, mode, args...)
 	if refusal, ok := err.(*delivery.Error); ok {
 		return string(refusal.Code)
 	}
@@ -56,10 +59,12 @@ func TestWriteEndpoint_AnswersAndNotes(t *testing.T) {
 				s.writes(t, call[0].(string), call[1:]...)
 			}
 
-			version := func() int64 { return number(s.rdb.HGet(t.Context(), s.key(kindEndpoint), "version").Val()) }
+			version := func() int64 {
+				return core.ParseNumber(s.core.Redis.HGet(t.Context(), s.key(core.KindEndpoint), "version").Val())
+			}
 			notes, before := s.noted(t), version()
 			equal(t, s.writes(t, c.last[0].(string), c.last[1:]...), c.want, "answer")
-			check(t, s.noted(t)-notes == int(flag(c.notes)[0]-'0') && version()-before == c.raise, "%d notes, version %d higher", s.noted(t)-notes, version()-before)
+			check(t, s.noted(t)-notes == int(core.FlagText(c.notes)[0]-'0') && version()-before == c.raise, "%d notes, version %d higher", s.noted(t)-notes, version()-before)
 		})
 	}
 }
@@ -81,15 +86,15 @@ func TestWriteEndpoint_GateAndProbe(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newWebhookEnv(t)
-			s.owns(t, func(step *Step) {
-				step.Endpoint(s.account, &EndpointChange{Breaker: &Breaker{Open: true, Failures: 5, Since: 1}, State: EndpointGone, StateSince: 1})
+			s.owns(t, func(step *partitions.Step) {
+				step.Endpoint(s.account, &partitions.EndpointChange{Breaker: &partitions.Breaker{Open: true, Failures: 5, Since: 1}, State: partitions.EndpointGone, StateSince: 1})
 			})
 			s.pass(t, time.Second)
 			s.writes(t, c.call[0].(string), c.call[1:]...)
 			f := get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0]
-			want := Facts{State: EndpointGone, StateSince: 1}
+			want := partitions.Facts{State: partitions.EndpointGone, StateSince: 1}
 			if !c.open {
-				want = Facts{State: EndpointHealthy, StateSince: s.ms.Load()}
+				want = partitions.Facts{State: partitions.EndpointHealthy, StateSince: s.ms.Load()}
 			}
 
 			check(t, f.Breaker.Open == c.open && (f.ProbeRequest > 0) == c.probe && f.State == want.State && f.StateSince == want.StateSince && (f.Moved == f.Version) == (!c.open || c.call[0] != "rotate"),
@@ -104,7 +109,7 @@ func TestWriteEndpoint_GateAndProbe(t *testing.T) {
 //rule:webhooks/without-a-registered-url-events
 func TestFacts_TellThatAURLWasDeletedBeforeTheNextOne(t *testing.T) {
 	s := newWebhookEnv(t)
-	facts := func() *Facts {
+	facts := func() *partitions.Facts {
 		return get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0]
 	}
 	s.writes(t, "set", "https://second.example/", "s")
@@ -138,7 +143,9 @@ func TestProbe_AskedForAgainIsNotAnsweredWithTheFirst(t *testing.T) {
 				return get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0].ProbeRequest
 			}
 			answer := func(request int64) {
-				s.owns(t, func(step *Step) { step.Endpoint(s.account, &EndpointChange{ProbeAnswered: request}) })
+				s.owns(t, func(step *partitions.Step) {
+					step.Endpoint(s.account, &partitions.EndpointChange{ProbeAnswered: request})
+				})
 			}
 			equal(t, request(), 0, "before anybody has asked")
 
@@ -169,22 +176,22 @@ func TestSetURL_AwaitsTheEndOfWhatWaitedForADeletedOne(t *testing.T) {
 	must(t, s.Webhooks.Delete(t.Context(), s.account))
 	wantCode(t, s.Webhooks.Delete(t.Context(), s.account), delivery.CodeWebhookNotConfigured)
 	wantCode(t, errOf(s.Webhooks.Endpoint(t.Context(), s.account)), delivery.CodeWebhookNotConfigured)
-	left := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "url", "secret", "earlier", "proven").Val()
+	left := s.core.Redis.HMGet(t.Context(), s.key(core.KindEndpoint), "url", "secret", "earlier", "proven").Val()
 	check(t, slices.Equal(left, []any{nil, nil, nil, nil}), "a deleted endpoint still has %q", left)
 	notes := s.noted(t)
-	s.Webhooks.unsentPause = 0
+	s.Webhooks.UnsentPause = 0
 	asked := &countCommands{counts: map[string]int{}}
-	s.rdb.AddHook(asked)
+	s.core.Redis.AddHook(asked)
 	_, _, err := s.Webhooks.SetURL(t.Context(), s.account, "https://third.example/")
 	refusal := wantCode(t, err, delivery.CodeWebhookBeingRemoved)
 	check(t, !errors.Is(err, delivery.ErrUnavailable) && refusal.RetryAfter == time.Second, "it is a refusal like others, for a second: %+v", refusal)
-	equal(t, asked.of("fcall "+s.library.scripts["write_endpoint"].name), 1+unsentLooks, "looks")
-	check(t, s.noted(t) == notes && s.rdb.HGet(t.Context(), s.key(kindEndpoint), "url").Val() == "", "it was written all the same")
-	gateway := openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Now, c.Pipelines = s.now, 0 })
+	equal(t, asked.of("fcall "+s.core.Library.Scripts["write_endpoint"].Name), 1+webhooks.UnsentLooks, "looks")
+	check(t, s.noted(t) == notes && s.core.Redis.HGet(t.Context(), s.key(core.KindEndpoint), "url").Val() == "", "it was written all the same")
+	gateway := openTest(t, sameDatabase(s.Ledger), func(c *core.Config) { c.Now, c.Pipelines = s.now, 0 })
 	tried := false
-	gateway.rdb.AddHook(&meanwhile{command: "fcall", after: 1, do: func() {
+	gateway.core.Redis.AddHook(&meanwhile{command: "fcall", after: 1, do: func() {
 		tried = true
-		s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) })
+		s.owns(t, func(step *partitions.Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) })
 	}})
 
 	third, secret := get2(gateway.Webhooks.SetURL(t.Context(), s.account, "https://third.example/"))(t)
@@ -193,14 +200,14 @@ func TestSetURL_AwaitsTheEndOfWhatWaitedForADeletedOne(t *testing.T) {
 
 func TestLimits_KeepAndClear(t *testing.T) {
 	s := newUnregistered(t)
-	wantCode(t, s.Webhooks.SetLimits(t.Context(), s.account, EndpointLimits{InFlight: 1}), delivery.CodeWebhookNotConfigured)
+	wantCode(t, s.Webhooks.SetLimits(t.Context(), s.account, partitions.EndpointLimits{InFlight: 1}), delivery.CodeWebhookNotConfigured)
 	version := s.register(t).Version
-	for _, test := range []struct{ set, want EndpointLimits }{
-		{EndpointLimits{InFlight: 64, PerSecond: 100}, EndpointLimits{InFlight: 64, PerSecond: 100}},
-		{EndpointLimits{InFlight: -1, PerSecond: 7}, EndpointLimits{InFlight: 64, PerSecond: 7}},
-		{EndpointLimits{InFlight: 3, PerSecond: -1}, EndpointLimits{InFlight: 3, PerSecond: 7}},
-		{EndpointLimits{InFlight: -1, PerSecond: -1}, EndpointLimits{InFlight: 3, PerSecond: 7}},
-		{EndpointLimits{InFlight: -1}, EndpointLimits{InFlight: 3}},
+	for _, test := range []struct{ set, want partitions.EndpointLimits }{
+		{partitions.EndpointLimits{InFlight: 64, PerSecond: 100}, partitions.EndpointLimits{InFlight: 64, PerSecond: 100}},
+		{partitions.EndpointLimits{InFlight: -1, PerSecond: 7}, partitions.EndpointLimits{InFlight: 64, PerSecond: 7}},
+		{partitions.EndpointLimits{InFlight: 3, PerSecond: -1}, partitions.EndpointLimits{InFlight: 3, PerSecond: 7}},
+		{partitions.EndpointLimits{InFlight: -1, PerSecond: -1}, partitions.EndpointLimits{InFlight: 3, PerSecond: 7}},
+		{partitions.EndpointLimits{InFlight: -1}, partitions.EndpointLimits{InFlight: 3}},
 	} {
 		must(t, s.Webhooks.SetLimits(t.Context(), s.account, test.set))
 		e, facts := s.endpoint(t), get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)
@@ -209,7 +216,7 @@ func TestLimits_KeepAndClear(t *testing.T) {
 
 	// They are an operator's: the vendor's DELETE and PUT change nothing about them.
 	must(t, s.Webhooks.Delete(t.Context(), s.account))
-	equal(t, s.register(t).Limits, EndpointLimits{InFlight: 3}, "registered again with")
+	equal(t, s.register(t).Limits, partitions.EndpointLimits{InFlight: 3}, "registered again with")
 }
 
 func TestQueueTest_PublishesAndProbes(t *testing.T) {
@@ -217,8 +224,8 @@ func TestQueueTest_PublishesAndProbes(t *testing.T) {
 	wantCode(t, errOf(s.Webhooks.QueueTest(t.Context(), s.account, s.now())), delivery.CodeWebhookNotConfigured)
 	s.register(t)
 	id := get(s.Webhooks.QueueTest(t.Context(), s.account, s.now()))(t)
-	w := &Wanted{Events: []Event{{Notice: id}}}
-	must(t, s.worker.Ownership.ReadOrders(t.Context(), []*Wanted{w}))
+	w := &partitions.Wanted{Events: []partitions.Event{{Notice: id}}}
+	must(t, s.worker.Ownership.ReadOrders(t.Context(), []*partitions.Wanted{w}))
 	d := w.Deliveries[0]
 	require(t, d != nil, "it is not published")
 	check(t, d.Type == delivery.WebhookTest && d.EventID == id && d.Account == s.account && strings.Contains(string(d.Data), s.account.String()), "published %+v", d)
@@ -227,15 +234,15 @@ func TestQueueTest_PublishesAndProbes(t *testing.T) {
 
 func TestEndpoint_CountsTheScheduleAndWhatIsInMemory(t *testing.T) {
 	s := newWebhookEnv(t)
-	s.owns(t, func(step *Step) { step.Summary(nil) })
+	s.owns(t, func(step *partitions.Step) { step.Summary(nil) })
 	at := func(after time.Duration) time.Time { return s.now().Add(after) }
 
-	closed := &Breaker{}
-	open := &Breaker{Open: true, Hold: at(time.Second).UnixMilli(), Since: s.ms.Load()}
-	heldFor := func(hold time.Duration) *Breaker {
-		return &Breaker{Hold: at(hold).UnixMilli(), Rate: 10.04}
+	closed := &partitions.Breaker{}
+	open := &partitions.Breaker{Open: true, Hold: at(time.Second).UnixMilli(), Since: s.ms.Load()}
+	heldFor := func(hold time.Duration) *partitions.Breaker {
+		return &partitions.Breaker{Hold: at(hold).UnixMilli(), Rate: 10.04}
 	}
-	tally := &Tally{
+	tally := &partitions.Tally{
 		Hour:           uint32(s.ms.Load() / time.Hour.Milliseconds()),
 		OK:             1,
 		Failed:         2,
@@ -247,13 +254,13 @@ func TestEndpoint_CountsTheScheduleAndWhatIsInMemory(t *testing.T) {
 		NotSent:        6,
 	}
 
-	scheduled, unscheduled := noticeKey("evt_1"), noticeKey("evt_2")
+	scheduled, unscheduled := partitions.NoticeKey("evt_1"), partitions.NoticeKey("evt_2")
 
 	for _, c := range []struct {
 		name    string
 		due     time.Duration // until the attempt of one event; 0: none waits
 		memory  int
-		breaker *Breaker
+		breaker *partitions.Breaker
 		backlog int64
 		next    time.Time
 	}{
@@ -266,18 +273,18 @@ func TestEndpoint_CountsTheScheduleAndWhatIsInMemory(t *testing.T) {
 		{name: "the breaker is open", due: 5 * time.Second, breaker: open, backlog: 1, next: at(time.Second)},
 		{name: "the breaker is open and nothing waits", breaker: open, next: at(time.Second)},
 	} {
-		s.owns(t, func(step *Step) {
-			step.Unschedule(s.account, []Unscheduled{{Key: scheduled}, {Key: unscheduled}})
+		s.owns(t, func(step *partitions.Step) {
+			step.Unschedule(s.account, []partitions.Unscheduled{{Key: scheduled}, {Key: unscheduled}})
 			if c.due > 0 {
-				step.Schedule(s.account, false, []Scheduled{{Key: scheduled, Due: at(c.due).UnixMilli()}})
+				step.Schedule(s.account, false, []partitions.Scheduled{{Key: scheduled, Due: at(c.due).UnixMilli()}})
 			}
-			step.Endpoint(s.account, &EndpointChange{Breaker: c.breaker, Tally: tally, Waiting: c.memory})
+			step.Endpoint(s.account, &partitions.EndpointChange{Breaker: c.breaker, Tally: tally, Waiting: c.memory})
 		})
 
 		e := s.endpoint(t)
 		check(t, !e.Unknown && e.Backlog == c.backlog && e.NextAttempt.Equal(c.next), "%s: %+v", c.name, e)
 		check(t, e.BreakerOpen == c.breaker.Open && e.BreakerSince.IsZero() == !c.breaker.Open, "%s, its breaker: %+v", c.name, e)
-		check(t, e.HeldUntil.Equal(timeOf(c.breaker.Hold)) && e.Pace == float64(int(c.breaker.Rate)), "%s, how it is held back: %+v", c.name, e)
+		check(t, e.HeldUntil.Equal(core.TimeOf(c.breaker.Hold)) && e.Pace == float64(int(c.breaker.Rate)), "%s, how it is held back: %+v", c.name, e)
 		check(t, e.Delivered == 3 && e.Retried == 4 && e.Undelivered == 5 && e.NotSent == 6, "%s, its figures: %+v", c.name, e)
 		check(t, e.RecentOK == 1+10 && e.RecentFailed == 2+20, "%s, its recent attempts: %+v", c.name, e)
 	}
@@ -287,12 +294,12 @@ func TestEndpoint_CountsTheScheduleAndWhatIsInMemory(t *testing.T) {
 		time.Hour:     {ok: 1, failed: 2}, // those of this hour are of the previous one then
 		2 * time.Hour: {},
 	} {
-		f := decodeFacts(s.account, get(s.rdb.HGetAll(t.Context(), s.key(kindEndpoint)).Result())(t), s.secrets, s.Now())
-		ok, failed := f.Tally.recent(at(after))
+		f := partitions.DecodeFacts(s.account, get(s.core.Redis.HGetAll(t.Context(), s.key(core.KindEndpoint)).Result())(t), s.core.Secrets, s.core.Now())
+		ok, failed := f.Tally.Recent(at(after))
 		check(t, attempts{ok, failed} == want && f.Tally.Delivered == 3, "after %s: %+v", after, f)
 	}
 
-	must(t, s.rdb.Del(t.Context(), s.partitions[0].key(kindSummary)).Err()) // no owner writes it any more
+	must(t, s.core.Redis.Del(t.Context(), s.core.Partitions[0].Key(core.KindSummary)).Err()) // no owner writes it any more
 	check(t, s.endpoint(t).Unknown, "no owner, but the backlog is known")
 }
 
@@ -304,11 +311,11 @@ func TestEndpoints_ListsThoseWithAURL(t *testing.T) {
 	gone := s.beside(t)
 	must(t, gone.Webhooks.Delete(t.Context(), gone.account))
 	s.schedules(t, 1000, s.publish(t, 3)...)
-	must(t, s.Webhooks.SetLimits(t.Context(), vendors[1].account, EndpointLimits{InFlight: 5, PerSecond: 9}))
+	must(t, s.Webhooks.SetLimits(t.Context(), vendors[1].account, partitions.EndpointLimits{InFlight: 5, PerSecond: 9}))
 	all := allReceivers(t, s.Ledger)
 	require(t, len(all) == 3, "%d endpoints", len(all))
 	for _, one := range vendors {
-		i := slices.IndexFunc(all, func(e *WebhookEndpoint) bool { return e.Account == one.account })
+		i := slices.IndexFunc(all, func(e *webhooks.WebhookEndpoint) bool { return e.Account == one.account })
 		require(t, i >= 0, "one is missing")
 		equal(t, all[i], one.endpoint(t), "listed, and alone")
 	}
@@ -318,20 +325,20 @@ func TestSecrets_OldKeysStillOpen(t *testing.T) {
 	s := newWebhookEnv(t)
 	first := s.endpoint(t).Secret
 	with := func(current string, ids ...string) *Ledger {
-		keys := SecretKeys{Current: current, Keys: make(map[string][]byte)}
+		keys := core.SecretKeys{Current: current, Keys: make(map[string][]byte)}
 		for _, id := range ids {
 			keys.Keys[id] = []byte(strings.Repeat(id, 16))
 		}
 		keys.Keys["k1"] = testSecrets.Keys["k1"]
-		return openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Secrets, c.Now = keys, s.now })
+		return openTest(t, sameDatabase(s.Ledger), func(c *core.Config) { c.Secrets, c.Now = keys, s.now })
 	}
 
 	renewed := with("k2", "k2")
 	e := get(renewed.Webhooks.Endpoint(t.Context(), s.account))(t)
 	check(t, e.Secret == first, "secret %s, want %s", e.Secret, first)
 	second := get(renewed.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
-	stored := s.rdb.HMGet(t.Context(), s.key(kindEndpoint), secretField, earlierField).Val()
-	sealed, earlier := text(stored[0]), get(parseEarlier(text(stored[1])))(t)[0].Secret
+	stored := s.core.Redis.HMGet(t.Context(), s.key(core.KindEndpoint), core.SecretField, core.EarlierField).Val()
+	sealed, earlier := core.Text(stored[0]), get(core.ParseEarlier(core.Text(stored[1])))(t)[0].Secret
 	check(t, strings.HasPrefix(sealed, "k2:") && strings.HasPrefix(earlier, "k1:"), "sealed with %.3q and %.3q", sealed, earlier)
 	e = get(renewed.Webhooks.Endpoint(t.Context(), s.account))(t)
 	check(t, e.Secret == second && e.Earlier[0].Secret == first, "endpoint %+v", e)
@@ -342,8 +349,8 @@ func TestSecrets_OldKeysStillOpen(t *testing.T) {
 
 func TestEndpoints_AreListedWithoutTheirKey(t *testing.T) {
 	s := newWebhookEnv(t)
-	stranger := openTest(t, sameDatabase(s.Ledger), func(c *Config) {
-		c.Secrets = SecretKeys{Current: "k2", Keys: map[string][]byte{"k2": make([]byte, 32)}}
+	stranger := openTest(t, sameDatabase(s.Ledger), func(c *core.Config) {
+		c.Secrets = core.SecretKeys{Current: "k2", Keys: map[string][]byte{"k2": make([]byte, 32)}}
 	})
 	other := newAccount(t, stranger, plenty())
 	_, issued := get2(stranger.Webhooks.SetURL(t.Context(), other, "https://other.example/hook"))(t)
@@ -367,19 +374,19 @@ func TestWebhook_SecretsRotateAndAreSealed(t *testing.T) {
 		"changed URL: %+v, issued %q", same, issued)
 	secret := get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
 	e := s.endpoint(t)
-	check(t, e.Secret == secret && reflect.DeepEqual(e.Earlier, []EarlierSecret{{first.Secret, s.now().Add(secretOverlap)}}) && !e.Proven, "rotated: %+v", e)
-	raw := get(s.rdb.HGetAll(t.Context(), s.key(kindEndpoint)).Result())(t)
+	check(t, e.Secret == secret && reflect.DeepEqual(e.Earlier, []core.EarlierSecret{{Secret: first.Secret, Until: s.now().Add(webhooks.SecretOverlap)}}) && !e.Proven, "rotated: %+v", e)
+	raw := get(s.core.Redis.HGetAll(t.Context(), s.key(core.KindEndpoint)).Result())(t)
 	for field, value := range raw {
 		check(t, !strings.Contains(value, "whsec_"), "field %s holds a secret in clear", field)
 	}
 
 	// Another key opens nothing, and the right one nothing for another account.
-	stranger := openTest(t, func(c *Config) {
-		c.Secrets = SecretKeys{Current: "k2", Keys: map[string][]byte{"k2": make([]byte, 32)}}
+	stranger := openTest(t, func(c *core.Config) {
+		c.Secrets = core.SecretKeys{Current: "k2", Keys: map[string][]byte{"k2": make([]byte, 32)}}
 	})
-	check(t, errOf(stranger.secrets.open(s.account[:], raw["secret"])) != nil, "opened without the key")
+	check(t, errOf(stranger.core.Secrets.Open(s.account[:], raw["secret"])) != nil, "opened without the key")
 	other := delivery.NewAccountID()
-	check(t, errOf(s.secrets.open(other[:], raw["secret"])) != nil, "opened for another account")
+	check(t, errOf(s.core.Secrets.Open(other[:], raw["secret"])) != nil, "opened for another account")
 }
 
 func TestWebhookEndpoints_WithoutKeysAllButTheSecrets(t *testing.T) {
@@ -387,8 +394,8 @@ func TestWebhookEndpoints_WithoutKeysAllButTheSecrets(t *testing.T) {
 	get(s.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
 	s.publish(t, 1)
 	logged := new(strings.Builder)
-	panel := openTest(t, sameDatabase(s.Ledger), func(c *Config) {
-		c.Now, c.Secrets, c.Log = s.now, SecretKeys{}, slog.New(slog.NewTextHandler(logged, nil))
+	panel := openTest(t, sameDatabase(s.Ledger), func(c *core.Config) {
+		c.Now, c.Secrets, c.Log = s.now, core.SecretKeys{}, slog.New(slog.NewTextHandler(logged, nil))
 	})
 	want := get(s.Webhooks.Endpoint(t.Context(), s.account))(t)
 	require(t, want.Secret != "" && len(want.Earlier) == 1, "%+v", want)
@@ -401,8 +408,8 @@ func TestWebhookEndpoints_WithoutKeysAllButTheSecrets(t *testing.T) {
 }
 
 func TestSeverity_RanksTheStates(t *testing.T) {
-	for state, want := range map[EndpointState]int{
-		EndpointHealthy: 0, EndpointFailing: 1, EndpointGone: 2, EndpointUnreachable: 3, "": -1, "Healthy": -1,
+	for state, want := range map[partitions.EndpointState]int{
+		partitions.EndpointHealthy: 0, partitions.EndpointFailing: 1, partitions.EndpointGone: 2, partitions.EndpointUnreachable: 3, "": -1, "Healthy": -1,
 	} {
 		got := state.Severity()
 		check(t, got == want, "%q: %d, want %d", state, got, want)
@@ -440,12 +447,12 @@ func TestRotateFleetSecret_OldOneWorksUntilItsTimeIsOver(t *testing.T) {
 }
 
 func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
-	with := func(current string, ids ...string) func(*Config) {
-		keys := SecretKeys{Current: current, Keys: map[string][]byte{}}
+	with := func(current string, ids ...string) func(*core.Config) {
+		keys := core.SecretKeys{Current: current, Keys: map[string][]byte{}}
 		for _, id := range ids {
 			keys.Keys[id] = []byte(strings.Repeat(id, 32))
 		}
-		return func(c *Config) { c.Secrets = keys }
+		return func(c *core.Config) { c.Secrets = keys }
 	}
 
 	old := openTest(t, with("a", "a"))
@@ -480,9 +487,9 @@ func TestReseal_OlderKeyIsNeededNoMore(t *testing.T) {
 	equal(t, get(alone.Webhooks.Reseal(t.Context()))(t), 0, "after the vain try secrets were to be sealed")
 }
 
-func endpointsAt(partition int, accounts ...delivery.AccountID) (all []EndpointAt) {
+func endpointsAt(partition int, accounts ...delivery.AccountID) (all []partitions.EndpointAt) {
 	for _, account := range accounts {
-		all = append(all, EndpointAt{partition, account})
+		all = append(all, partitions.EndpointAt{Partition: partition, Account: account})
 	}
 	return all
 }

@@ -6,21 +6,23 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // commandsOf counts how often each command ran in Redis while do ran.
 func (s *env) commandsOf(t *testing.T, do func()) map[string]int64 {
 	t.Helper()
-	must(t, s.rdb.ConfigResetStat(t.Context()).Err())
+	must(t, s.core.Redis.ConfigResetStat(t.Context()).Err())
 	do()
-	info := get(s.rdb.Info(t.Context(), "commandstats").Result())(t)
+	info := get(s.core.Redis.Info(t.Context(), "commandstats").Result())(t)
 
 	calls := make(map[string]int64)
 	for line := range strings.Lines(info) {
 		name, stats, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
 		if found {
 			count, _, _ := strings.Cut(stats, ",")
-			calls[name] = number(count)
+			calls[name] = core.ParseNumber(count)
 		}
 	}
 
@@ -52,8 +54,8 @@ func TestReplay_FindsEventsOfEveryOrigin(t *testing.T) {
 	notices := s.publish(t, 2)
 	want := append(versions, notices...)
 
-	indexed := get(s.rdb.XRange(t.Context(), s.key(kindAccountEvents), "-", "+").Result())(t)
-	published := get(s.rdb.XRange(t.Context(), s.partitions[0].key(kindEvents), "-", "+").Result())(t)
+	indexed := get(s.core.Redis.XRange(t.Context(), s.key(core.KindAccountEvents), "-", "+").Result())(t)
+	published := get(s.core.Redis.XRange(t.Context(), s.core.Partitions[0].Key(core.KindEvents), "-", "+").Result())(t)
 	ids := make(map[string]bool)
 	for _, entry := range published {
 		ids[entry.ID] = true
@@ -63,8 +65,8 @@ func TestReplay_FindsEventsOfEveryOrigin(t *testing.T) {
 		check(t, ids[entry.ID], "entry %s has another id than the partition's", entry.ID)
 	}
 
-	left := get(s.rdb.PTTL(t.Context(), s.key(kindAccountEvents)).Result())(t)
-	check(t, left > webhookWindow+time.Hour, "the index ends in %s, before a replay stops reaching its events", left)
+	left := get(s.core.Redis.PTTL(t.Context(), s.key(core.KindAccountEvents)).Result())(t)
+	check(t, left > partitions.WebhookWindow+time.Hour, "the index ends in %s, before a replay stops reaching its events", left)
 
 	s.pass(t, 10*time.Minute)
 	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour), nil))(t), len(want), "queued")

@@ -16,17 +16,20 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/partitions"
+	"vendorapi/internal/ledger/webhooks"
 )
 
 // replays calls the script as the gateway does.
 func (s *env) replays(t *testing.T, keys ...string) string {
 	t.Helper()
-	r := s.partitions[0]
-	args := []any{r.prefix, s.account[:], s.Webhooks.maxWaiting, 0}
+	r := s.core.Partitions[0]
+	args := []any{r.Prefix, s.account[:], s.Webhooks.MaxWaiting, 0}
 	for _, key := range keys {
 		args = append(args, key)
 	}
-	return get(s.runText(t.Context(), "queue_replays", []string{s.key(kindEndpoint), r.key(kindNotes)}, args...))(t)
+	return get(s.core.RunText(t.Context(), "queue_replays", []string{s.key(core.KindEndpoint), r.Key(core.KindNotes)}, args...))(t)
 }
 
 //rule:webhooks/an-event-waits-at-most
@@ -35,8 +38,8 @@ func TestQueueReplays_AnEventWaitsOnceAndIsDueNow(t *testing.T) {
 	s := newWebhookEnv(t)
 	at := s.ms.Load()
 	hour := time.Hour.Milliseconds()
-	s.owns(t, func(step *Step) {
-		step.Schedule(s.account, false, []Scheduled{{Key: waiting[0], Due: at + hour, Attempts: 2}, {Key: waiting[1], Due: at + hour, Attempts: 1, ReplayedAt: 7},
+	s.owns(t, func(step *partitions.Step) {
+		step.Schedule(s.account, false, []partitions.Scheduled{{Key: waiting[0], Due: at + hour, Attempts: 2}, {Key: waiting[1], Due: at + hour, Attempts: 1, ReplayedAt: 7},
 			{Key: waiting[2], Due: at - hour}})
 	})
 
@@ -74,46 +77,46 @@ func TestQueueReplays_AnEventWaitsOnceAndIsDueNow(t *testing.T) {
 func TestUnschedule_LeavesWhatWasAskedForMeanwhile(t *testing.T) {
 	s := newWebhookEnv(t)
 	keys := numbered("evt_", 4) // that waits by itself, one that has failed, two that a replay has added
-	s.owns(t, func(step *Step) {
-		step.Schedule(s.account, false, []Scheduled{{Key: keys[0], Due: s.ms.Load()}, {Key: keys[1], Due: s.ms.Load(), Attempts: 2}})
+	s.owns(t, func(step *partitions.Step) {
+		step.Schedule(s.account, false, []partitions.Scheduled{{Key: keys[0], Due: s.ms.Load()}, {Key: keys[1], Due: s.ms.Load(), Attempts: 2}})
 	})
 	equal(t, s.replays(t, keys[2:]...), "queued", "two")
 	known := s.unscheduled(t, keys...)
 	s.pass(t, time.Second)
 	equal(t, s.replays(t, keys[:3]...), "queued", "three of them")
 
-	s.owns(t, func(step *Step) { step.Unschedule(s.account, known) })
+	s.owns(t, func(step *partitions.Step) { step.Unschedule(s.account, known) })
 	left, _ := s.scheduled(t)
 	slices.Sort(left)
 	check(t, slices.Equal(left, keys[:3]), "left are %q", left)
-	equal(t, s.rdb.SMembers(t.Context(), s.partitions[0].replayed(s.account)).Val(), keys[2:3], "what a replay has added")
+	equal(t, s.core.Redis.SMembers(t.Context(), s.core.Partitions[0].Replayed(s.account)).Val(), keys[2:3], "what a replay has added")
 
 	read := s.reads(t, 0, s.ms.Load(), 10)
 	for _, e := range read {
 		check(t, e.AskedAt == s.ms.Load(), "%q was asked for at %d", e.Key, e.AskedAt)
 	}
 
-	s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) })
+	s.owns(t, func(step *partitions.Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) })
 	left, _ = s.scheduled(t)
 	check(t, len(left)+len(s.counts(t)) == 0, "left are %q, %q", left, s.counts(t))
 }
 
 func TestQueueReplays_WritesAllOrNothing(t *testing.T) {
 	s := newWebhookEnv(t)
-	s.Webhooks.maxWaiting = 5
+	s.Webhooks.MaxWaiting = 5
 	keys := numbered("evt_", 8)
 	equal(t, s.replays(t, keys[:3]...), "queued", "three")
 	notes := s.noted(t)
-	before := s.content(t, s.partitions[0])
+	before := s.content(t, s.core.Partitions[0])
 	equal(t, s.replays(t, keys[2:6]...), "full", "three more of which one waits")
-	check(t, maps.Equal(s.content(t, s.partitions[0]), before), "something was written")
+	check(t, maps.Equal(s.content(t, s.core.Partitions[0]), before), "something was written")
 	equal(t, s.replays(t, keys[:5]...), "queued", "two more")
 	equal(t, s.replays(t, keys[:5]...), "queued", "those that wait")
 	equal(t, s.noted(t)-notes, 2, "notes")
 	must(t, s.Webhooks.Delete(t.Context(), s.account))
-	before = s.content(t, s.partitions[0])
+	before = s.content(t, s.core.Partitions[0])
 	equal(t, s.replays(t, keys[:1]...), "no_endpoint", "without a URL")
-	check(t, maps.Equal(s.content(t, s.partitions[0]), before), "something was written")
+	check(t, maps.Equal(s.content(t, s.core.Partitions[0]), before), "something was written")
 }
 
 // mixture is an env with events of an order and of none, each of which ended in its way.
@@ -123,11 +126,11 @@ func mixture(t *testing.T) (s *env, delivered, undelivered, notSent []string) {
 	_, versions := s.moved(t, "X-1", delivery.Assigned, delivery.PickingUp, delivery.PickedUp)
 	notices := s.publish(t, 3)
 	delivered, undelivered, notSent = []string{versions[0], notices[0]}, []string{versions[1], notices[1]}, []string{versions[2], notices[2]}
-	s.ends(t, StateDelivered, delivered...)
-	s.ends(t, StateUndelivered, undelivered[0], notSent[0])
-	s.ends(t, StateUndelivered, undelivered[1])
-	s.ends(t, StateNotSent, notSent...) // the last one counts
-	s.pass(t, 10*time.Minute)           // past what Redis has stamped by its own clock meanwhile
+	s.ends(t, partitions.StateDelivered, delivered...)
+	s.ends(t, partitions.StateUndelivered, undelivered[0], notSent[0])
+	s.ends(t, partitions.StateUndelivered, undelivered[1])
+	s.ends(t, partitions.StateNotSent, notSent...) // the last one counts
+	s.pass(t, 10*time.Minute)                      // past what Redis has stamped by its own clock meanwhile
 
 	return s, delivered, undelivered, notSent
 }
@@ -140,7 +143,7 @@ func (s *env) replayed(t *testing.T, want ...string) {
 	for _, key := range keys {
 		check(t, due[key] == 0 && s.counts(t)[key] == fmt.Sprint("0@", s.ms.Load()), "%q is due in %d ms, %q", key, due[key], s.counts(t)[key])
 	}
-	s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) })
+	s.owns(t, func(step *partitions.Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) })
 }
 
 func TestReplay_ByEvent(t *testing.T) {
@@ -183,9 +186,9 @@ func TestReplay_Since(t *testing.T) {
 func TestReplay_ByOutcome(t *testing.T) {
 	s, _, undelivered, notSent := mixture(t)
 	other := s.beside(t)
-	other.ends(t, StateUndelivered, other.publish(t, 1)...)
+	other.ends(t, partitions.StateUndelivered, other.publish(t, 1)...)
 	s.exporting(t)
-	s.ends(t, StateRetrying, undelivered[0]) // no end
+	s.ends(t, partitions.StateRetrying, undelivered[0]) // no end
 	replay := func(state string, since time.Time, want ...string) {
 		t.Helper()
 		equal(t, get(s.Webhooks.ReplayOutcomes(t.Context(), s.account, state, since))(t), len(want), "queued")
@@ -193,14 +196,14 @@ func TestReplay_ByOutcome(t *testing.T) {
 	}
 
 	yesterday := s.now().Add(-23 * time.Hour)
-	replay(StateUndelivered, s.now())
-	replay(StateUndelivered, yesterday, undelivered...)
-	replay(StateNotSent, yesterday, notSent...)
-	s.ends(t, StateDelivered, undelivered[0], notSent[0], notSent[1])
-	replay(StateUndelivered, yesterday, undelivered[1])
-	replay(StateNotSent, yesterday)
+	replay(partitions.StateUndelivered, s.now())
+	replay(partitions.StateUndelivered, yesterday, undelivered...)
+	replay(partitions.StateNotSent, yesterday, notSent...)
+	s.ends(t, partitions.StateDelivered, undelivered[0], notSent[0], notSent[1])
+	replay(partitions.StateUndelivered, yesterday, undelivered[1])
+	replay(partitions.StateNotSent, yesterday)
 	none := newAccount(t, s.Ledger, plenty())
-	wantCode(t, errOf(s.Webhooks.ReplayOutcomes(t.Context(), none, StateNotSent, yesterday)), delivery.CodeWebhookNotConfigured)
+	wantCode(t, errOf(s.Webhooks.ReplayOutcomes(t.Context(), none, partitions.StateNotSent, yesterday)), delivery.CodeWebhookNotConfigured)
 }
 
 // One call of the script takes a hundred: the order is that of all.
@@ -223,7 +226,7 @@ func TestReplay_NoMoreThanMayWait(t *testing.T) {
 		ids[i] = s.eventID(key)
 	}
 
-	s.Webhooks.maxWaiting = 5
+	s.Webhooks.MaxWaiting = 5
 	equal(t, get(s.Webhooks.ReplayEvents(t.Context(), s.account, ids[:3]))(t), 3, "replayed")
 	refusal := wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), s.account, since, nil)), delivery.CodeTooManyReplays)
 	check(t, refusal.WaitSeconds() == 0 && strings.HasPrefix(refusal.Message, "0 events of this replay were queued"), "%+v", refusal)
@@ -237,12 +240,12 @@ func TestReplay_NoMoreThanMayWait(t *testing.T) {
 // What waits anyway, however much, keeps no replay out.
 func TestReplay_OthersThatWaitDoNotCount(t *testing.T) {
 	s := newWebhookEnv(t)
-	s.Webhooks.maxWaiting = 5
+	s.Webhooks.MaxWaiting = 5
 	waiting, fresh := numbered("evt_w", 8), numbered("evt_f", 7)
-	s.owns(t, func(step *Step) {
-		events := make([]Scheduled, len(waiting))
+	s.owns(t, func(step *partitions.Step) {
+		events := make([]partitions.Scheduled, len(waiting))
 		for i, key := range waiting {
-			events[i] = Scheduled{Key: key, Due: s.ms.Load(), Attempts: i % 2}
+			events[i] = partitions.Scheduled{Key: key, Due: s.ms.Load(), Attempts: i % 2}
 		}
 		step.Schedule(s.account, false, events)
 	})
@@ -253,29 +256,29 @@ func TestReplay_OthersThatWaitDoNotCount(t *testing.T) {
 	equal(t, s.replays(t, slices.Concat(waiting, fresh[:5])...), "queued", "all that wait")
 
 	// One that failed still waits; one that has left makes room.
-	s.owns(t, func(step *Step) {
-		step.Schedule(s.account, false, []Scheduled{{Key: fresh[0], Due: s.ms.Load(), Attempts: 1, ReplayedAt: s.ms.Load()}})
+	s.owns(t, func(step *partitions.Step) {
+		step.Schedule(s.account, false, []partitions.Scheduled{{Key: fresh[0], Due: s.ms.Load(), Attempts: 1, ReplayedAt: s.ms.Load()}})
 	})
-	s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, waiting...)) })
+	s.owns(t, func(step *partitions.Step) { step.Unschedule(s.account, s.unscheduled(t, waiting...)) })
 	equal(t, s.replays(t, fresh[5:6]...), "full", "beside one that failed")
-	s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, fresh[0])) })
+	s.owns(t, func(step *partitions.Step) { step.Unschedule(s.account, s.unscheduled(t, fresh[0])) })
 	equal(t, s.replays(t, fresh[5:6]...), "queued", "in the place of one that has left")
 	equal(t, s.replays(t, fresh[6:]...), "full", "one more")
 
-	s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, fresh...)) })
-	keys := []string{s.key(kindRetries), s.key(kindAttempts), s.partitions[0].replayed(s.account)}
-	equal(t, get(s.rdb.Exists(t.Context(), keys...).Result())(t), 0, "keys of what waits")
+	s.owns(t, func(step *partitions.Step) { step.Unschedule(s.account, s.unscheduled(t, fresh...)) })
+	keys := []string{s.key(core.KindRetries), s.key(core.KindAttempts), s.core.Partitions[0].Replayed(s.account)}
+	equal(t, get(s.core.Redis.Exists(t.Context(), keys...).Result())(t), 0, "keys of what waits")
 }
 
 // A vendor's replay pays for each page before it is read; who is refused can go on.
 func TestReplay_PaysForEachPageBeforeItIsRead(t *testing.T) {
 	s := newWebhookEnv(t)
-	const events = 2*replayPage + 500
+	const events = 2*webhooks.ReplayPage + 500
 	keys := s.publish(t, events)
 	s.pass(t, 10*time.Minute)
 	reads := &countCommands{counts: map[string]int{}}
-	s.rdb.AddHook(reads)
-	stream := "xrange " + s.partitions[0].keyOf(kindAccountEvents, s.account[:])
+	s.core.Redis.AddHook(reads)
+	stream := "xrange " + s.core.Partitions[0].KeyOf(core.KindAccountEvents, s.account[:])
 
 	paid, limit := 0, 1
 	charge := func() error {
@@ -289,7 +292,7 @@ func TestReplay_PaysForEachPageBeforeItIsRead(t *testing.T) {
 
 	n, err := s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour), charge)
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
-	check(t, n == 2*replayPage && reads.of(stream) == 2 && refusal.RetryAfter == 7*time.Second, "%d queued, %d pages read: %+v", n, reads.of(stream), refusal)
+	check(t, n == 2*webhooks.ReplayPage && reads.of(stream) == 2 && refusal.RetryAfter == 7*time.Second, "%d queued, %d pages read: %+v", n, reads.of(stream), refusal)
 
 	_, from, _ := strings.Cut(refusal.Message, "what happened before ")
 	from, _, found := strings.Cut(from, " is queued")
@@ -309,9 +312,9 @@ func TestReplay_PaysForEachPageBeforeItIsRead(t *testing.T) {
 // A vendor pays only for pages that have an event.
 func TestReplay_PaysForNoPageThatHasNoEvents(t *testing.T) {
 	for _, test := range []struct{ events, paid int }{
-		{replayPage, 0},
-		{replayPage + 1, 1},
-		{2 * replayPage, 1},
+		{webhooks.ReplayPage, 0},
+		{webhooks.ReplayPage + 1, 1},
+		{2 * webhooks.ReplayPage, 1},
 	} {
 		t.Run(strconv.Itoa(test.events), func(t *testing.T) {
 			s := newWebhookEnv(t)
@@ -335,16 +338,16 @@ func TestReplay_PaysForNoPageThatHasNoEvents(t *testing.T) {
 // publishInEntries adds entries with several events of an order to the account's stream.
 func (s *env) publishInEntries(t *testing.T, entries, perEntry int) {
 	t.Helper()
-	member := orderMember(s.create(t, "ENTRIES-"+rand.Text()).ID)
+	member := core.OrderMember(s.create(t, "ENTRIES-"+rand.Text()).ID)
 	at := s.now()
 	for range entries {
 		var batch []byte
 		for range perEntry {
-			batch = append(append(batch, eventOrder), member...)
+			batch = append(append(batch, core.EventOrder), member...)
 			batch = append(binary.BigEndian.AppendUint64(batch, delivery.ComposeVersion(at, 0, 2)), byte(delivery.StatusReached))
 			at = at.Add(time.Millisecond)
 		}
-		must(t, s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key(kindAccountEvents), Values: []any{"m", batch}}).Err())
+		must(t, s.core.Redis.XAdd(t.Context(), &redis.XAddArgs{Stream: s.key(core.KindAccountEvents), Values: []any{"m", batch}}).Err())
 	}
 }
 
@@ -368,7 +371,7 @@ func TestReplay_PaysForEventsOfLongEntries(t *testing.T) {
 
 	n, err := s.Webhooks.ReplaySince(t.Context(), s.account, since, charge)
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
-	equal(t, n, 2*replayPage, "events queued for one request more")
+	equal(t, n, 2*webhooks.ReplayPage, "events queued for one request more")
 	check(t, strings.Contains(refusal.Message, "ask for the rest"), "the message does not say from where to go on: %s", refusal.Message)
 
 	equal(t, get(s.Webhooks.ReplaySince(t.Context(), s.account, since, nil))(t), events, "events queued by who does not pay")
@@ -422,8 +425,8 @@ func TestReplay_SaysThatItsTimeIsOver(t *testing.T) {
 		{full, delivery.CodeTooManyReplays},
 	} {
 		ctx, end := context.WithCancelCause(t.Context())
-		_, err := s.Webhooks.replaying(ctx, s.account, func(context.Context) (int, error) {
-			end(errReplayTooLong)
+		_, err := s.Webhooks.Replaying(ctx, s.account, func(context.Context) (int, error) {
+			end(webhooks.ErrReplayTooLong)
 			return 300, c.failure
 		})
 
@@ -437,23 +440,23 @@ func TestReplay_SaysThatItsTimeIsOver(t *testing.T) {
 // A replay that has run for as long as one may says from where to go on.
 func TestReplay_SaysFromWhereToGoOnAfterItsTime(t *testing.T) {
 	s := newWebhookEnv(t)
-	s.publish(t, replayPage+1)
+	s.publish(t, webhooks.ReplayPage+1)
 	s.pass(t, 10*time.Minute)
 	since := s.now().Add(-time.Hour)
 
 	ctx, end := context.WithCancelCause(t.Context())
 	isOver := func() error {
-		end(errReplayTooLong)
+		end(webhooks.ErrReplayTooLong)
 		return nil
 	}
 
 	n, err := s.Webhooks.ReplaySince(ctx, s.account, since, isOver)
 	refusal := wantCode(t, err, delivery.CodeRateLimited)
-	equal(t, n, replayPage, "events queued")
+	equal(t, n, webhooks.ReplayPage, "events queued")
 	check(t, strings.Contains(refusal.Message, "ask for the rest"), "the message does not say from where to go on: %s", refusal.Message)
 
 	atOnce, end := context.WithCancelCause(t.Context())
-	end(errReplayTooLong)
+	end(webhooks.ErrReplayTooLong)
 	wantError(t, errOf(s.Webhooks.ReplaySince(atOnce, s.account, since, nil)), delivery.ErrUnavailable)
 }
 
@@ -461,15 +464,15 @@ func TestReplay_SaysFromWhereToGoOnAfterItsTime(t *testing.T) {
 func TestReplay_SaysFromWhereToGoOnOnlyWhereThatHelps(t *testing.T) {
 	const advice = "is queued: ask for the rest"
 	s := newWebhookEnv(t)
-	s.publish(t, replayPage+1)
+	s.publish(t, webhooks.ReplayPage+1)
 	s.pass(t, 10*time.Minute)
 	since := s.now().Add(-time.Hour)
 
-	s.Webhooks.maxWaiting = replayPage
+	s.Webhooks.MaxWaiting = webhooks.ReplayPage
 	refusal := wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), s.account, since, nil)), delivery.CodeTooManyReplays)
 	check(t, strings.Contains(refusal.Message, advice), "when as many wait as may: %s", refusal.Message)
 
-	s.Webhooks.maxWaiting = mostWaiting
+	s.Webhooks.MaxWaiting = webhooks.MostWaiting
 	removed := func() error { return s.Webhooks.Delete(t.Context(), s.account) }
 	refusal = wantCode(t, errOf(s.Webhooks.ReplaySince(t.Context(), s.account, since, removed)), delivery.CodeWebhookNotConfigured)
 	check(t, !strings.Contains(refusal.Message, advice), "without a URL: %s", refusal.Message)
@@ -479,40 +482,40 @@ func TestReplay_ByOutcomeKeepsNoMoreThanMayWait(t *testing.T) {
 	s := newWebhookEnv(t)
 	keys := s.publish(t, 8)
 	for _, key := range keys {
-		s.ends(t, StateUndelivered, key)
+		s.ends(t, partitions.StateUndelivered, key)
 	}
 
-	s.ends(t, StateDelivered, keys[1])
+	s.ends(t, partitions.StateDelivered, keys[1])
 	s.pass(t, 10*time.Minute)
-	s.Webhooks.maxWaiting = 5
+	s.Webhooks.MaxWaiting = 5
 	yesterday := s.now().Add(-23 * time.Hour)
-	n, err := s.Webhooks.ReplayOutcomes(t.Context(), s.account, StateUndelivered, yesterday)
+	n, err := s.Webhooks.ReplayOutcomes(t.Context(), s.account, partitions.StateUndelivered, yesterday)
 	refusal := wantCode(t, err, delivery.CodeTooManyReplays)
 	check(t, n == 5 && strings.HasPrefix(refusal.Message, "5 events of this replay were queued"), "%d queued: %+v", n, refusal)
 	s.replayed(t, keys[0], keys[2], keys[3], keys[4], keys[5]) // in the place of the one that was delivered
-	s.ends(t, StateDelivered, keys[:6]...)
-	equal(t, get(s.Webhooks.ReplayOutcomes(t.Context(), s.account, StateUndelivered, yesterday))(t), 2, "the rest")
+	s.ends(t, partitions.StateDelivered, keys[:6]...)
+	equal(t, get(s.Webhooks.ReplayOutcomes(t.Context(), s.account, partitions.StateUndelivered, yesterday))(t), 2, "the rest")
 }
 
 func TestLastOutcomes_KeepsWhatEndedSoLastAndNoMoreThanItMay(t *testing.T) {
-	outcomes := lastOutcomes{state: StateUndelivered, limit: 3, places: make(map[Event]int)}
-	named := func(i int) Event { return Event{Notice: fmt.Sprint(i)} }
+	outcomes := webhooks.LastOutcomes{State: partitions.StateUndelivered, Limit: 3, Places: make(map[partitions.Event]int)}
+	named := func(i int) partitions.Event { return partitions.Event{Notice: fmt.Sprint(i)} }
 	for i := range 10_000 {
-		outcomes.note("1-0", named(i), StateDelivered)
+		outcomes.Note("1-0", named(i), partitions.StateDelivered)
 	}
 
-	equal(t, len(outcomes.places), 0, "events kept that ended otherwise")
+	equal(t, len(outcomes.Places), 0, "events kept that ended otherwise")
 
 	for _, i := range []int{2, 1, 2, 3} {
-		outcomes.note("2-0", named(i), StateUndelivered)
+		outcomes.Note("2-0", named(i), partitions.StateUndelivered)
 	}
 
-	equal(t, outcomes.skipped, "", "the first that was not kept")
-	outcomes.note("3-0", named(4), StateUndelivered)
-	outcomes.note("4-0", named(5), StateUndelivered)
-	outcomes.note("5-0", named(1), StateDelivered)
-	equal(t, outcomes.skipped, "3-0", "the first that was not kept")
-	check(t, slices.Equal(outcomes.events(), []Event{named(2), named(3)}), "%v", outcomes.events())
+	equal(t, outcomes.Skipped, "", "the first that was not kept")
+	outcomes.Note("3-0", named(4), partitions.StateUndelivered)
+	outcomes.Note("4-0", named(5), partitions.StateUndelivered)
+	outcomes.Note("5-0", named(1), partitions.StateDelivered)
+	equal(t, outcomes.Skipped, "3-0", "the first that was not kept")
+	check(t, slices.Equal(outcomes.Events(), []partitions.Event{named(2), named(3)}), "%v", outcomes.Events())
 }
 
 // meanwhile does something once, before a command is sent, the first or one after so many.
@@ -542,11 +545,11 @@ func (m *meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestReplay_OneAtATime(t *testing.T) {
 	s, delivered, _, _ := mixture(t)
 	other := s.beside(t)
-	gateway := openTest(t, sameDatabase(s.Ledger), func(c *Config) { c.Now = s.now })
+	gateway := openTest(t, sameDatabase(s.Ledger), func(c *core.Config) { c.Now = s.now })
 	since := s.now().Add(-time.Hour)
 	ids := []string{s.eventID(delivered[0])}
 	refused := 0
-	s.rdb.AddHook(&meanwhile{command: "xrange", do: func() {
+	s.core.Redis.AddHook(&meanwhile{command: "xrange", do: func() {
 		for _, replay := range []func() (int, error){
 			func() (int, error) { return gateway.Webhooks.ReplaySince(t.Context(), s.account, since, nil) },
 			func() (int, error) { return gateway.Webhooks.ReplayOutcomes(t.Context(), s.account, "notSent", since) },
@@ -555,8 +558,8 @@ func TestReplay_OneAtATime(t *testing.T) {
 			_, err := replay()
 			refusal := wantCode(t, err, delivery.CodeRateLimited)
 			check(t, refusal.RetryAfter >= time.Second && refusal.RetryAfter <= time.Minute, "wait %s", refusal.RetryAfter)
-			left := get(s.rdb.PTTL(t.Context(), s.key(kindReplaying)).Result())(t)
-			check(t, left <= refusal.RetryAfter && replayLimit < refusal.RetryAfter, "wait %s, but the replay may last %s, its lease %s", refusal.RetryAfter, replayLimit, left)
+			left := get(s.core.Redis.PTTL(t.Context(), s.key(core.KindReplaying)).Result())(t)
+			check(t, left <= refusal.RetryAfter && webhooks.ReplayLimit < refusal.RetryAfter, "wait %s, but the replay may last %s, its lease %s", refusal.RetryAfter, webhooks.ReplayLimit, left)
 			refused++
 		}
 
@@ -573,7 +576,7 @@ func TestReplay_OneAtATime(t *testing.T) {
 
 func TestReplay_LosesItsEndpoint(t *testing.T) {
 	s, delivered, _, _ := mixture(t)
-	s.rdb.AddHook(&meanwhile{command: "xrange", do: func() { must(t, s.Webhooks.Delete(t.Context(), s.account)) }})
+	s.core.Redis.AddHook(&meanwhile{command: "xrange", do: func() { must(t, s.Webhooks.Delete(t.Context(), s.account)) }})
 	for _, replay := range []func() (int, error){
 		func() (int, error) {
 			return s.Webhooks.ReplaySince(t.Context(), s.account, s.now().Add(-time.Hour), nil)

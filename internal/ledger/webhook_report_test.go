@@ -6,6 +6,10 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/partitions"
+	"vendorapi/internal/ledger/webhooks"
 )
 
 // newFinanceEnv is a ledger of one partition with an account, whose env's account is finance.
@@ -23,9 +27,9 @@ func (s *env) announce(t *testing.T, id string, kind delivery.ReportKind) (strin
 // notices are the ids of the notices in the stream of events.
 func (s *env) notices(t *testing.T) (ids []string) {
 	t.Helper()
-	for _, m := range get(s.rdb.XRange(t.Context(), s.partitions[0].key(kindEvents), "-", "+").Result())(t) {
-		var e Entry
-		must(t, e.read(s.partitions[0], m.Values))
+	for _, m := range get(s.core.Redis.XRange(t.Context(), s.core.Partitions[0].Key(core.KindEvents), "-", "+").Result())(t) {
+		var e partitions.Entry
+		must(t, e.Read(s.core.Partitions[0], m.Values))
 		for _, one := range e.Events {
 			if one.Notice != "" {
 				ids = append(ids, one.Notice)
@@ -38,9 +42,9 @@ func (s *env) notices(t *testing.T) (ids []string) {
 
 func TestAnnounceReport_OneEventForEachID(t *testing.T) {
 	s, _ := newFinanceEnv(t)
-	before := s.content(t, s.partitions[0])
+	before := s.content(t, s.core.Partitions[0])
 	wantCode(t, errOf(s.announce(t, "closing-2026-10", delivery.ReportClosing)), delivery.CodeWebhookNotConfigured)
-	equal(t, s.content(t, s.partitions[0]), before, "after a refusal the ledger")
+	equal(t, s.content(t, s.core.Partitions[0]), before, "after a refusal the ledger")
 	s.register(t)
 	const want = "evt_2c8fce20-6377-5a0c-b57b-b8a754445b1d"
 	var together sync.WaitGroup
@@ -58,10 +62,10 @@ func TestAnnounceReport_OneEventForEachID(t *testing.T) {
 	equal(t, get(s.announce(t, "closing-2026-10", delivery.ReportCorrection))(t), want, "a repetition's event")
 	other := get(s.announce(t, "closing-2026-11", delivery.ReportClosing))(t)
 	equal(t, s.notices(t), []string{want, other}, "events")
-	n := get(decodeNotice(s.rdb.Get(t.Context(), s.partitions[0].keyOf(kindNotice, []byte(want))).Val()))(t)
+	n := get(accounts.DecodeNotice(s.core.Redis.Get(t.Context(), s.core.Partitions[0].KeyOf(core.KindNotice, []byte(want))).Val()))(t)
 	check(t, n.Type == delivery.ReportAvailable && n.Account == delivery.FinanceAccount && string(n.Data) == `{"id":"closing-2026-10","kind":"closing","files":[],"at":"`+delivery.FormatTime(n.OccurredAt)+`"}`, "%+v %s", n, n.Data)
-	left := s.rdb.PTTL(t.Context(), s.partitions[0].keyOf(kindNotice, []byte(want))).Val()
-	check(t, left > reportLifetime-time.Hour, "the id is known for %s", left)
+	left := s.core.Redis.PTTL(t.Context(), s.core.Partitions[0].KeyOf(core.KindNotice, []byte(want))).Val()
+	check(t, left > webhooks.ReportLifetime-time.Hour, "the id is known for %s", left)
 	wantCode(t, errOf(s.Webhooks.ReplayEvents(t.Context(), s.account, []string{"evt_none"})), delivery.CodeEventNotFound)
 	equal(t, get(s.Webhooks.ReplayEvents(t.Context(), s.account, []string{want, other}))(t), 2, "replayed")
 }

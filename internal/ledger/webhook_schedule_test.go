@@ -12,20 +12,22 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // reads reads a part of the account's schedule, as its owner does.
-func (s *env) reads(t *testing.T, from, until int64, limit int, known ...string) []*Scheduled {
+func (s *env) reads(t *testing.T, from, until int64, limit int, known ...string) []*partitions.Scheduled {
 	t.Helper()
-	q := ScheduleQuery{Account: s.account, From: from, Until: until, Limit: limit, Known: func(key string) bool { return slices.Contains(known, key) }}
-	return get(s.worker.Ownership.Scheduled(t.Context(), []ScheduleQuery{q}))(t)[0]
+	q := partitions.ScheduleQuery{Account: s.account, From: from, Until: until, Limit: limit, Known: func(key string) bool { return slices.Contains(known, key) }}
+	return get(s.worker.Ownership.Scheduled(t.Context(), []partitions.ScheduleQuery{q}))(t)[0]
 }
 
 func TestScheduled_PartsAndTheOneAfter(t *testing.T) {
 	s := newWebhookEnv(t)
 	keys := s.publish(t, 5)
 	for i, key := range keys { // due at 10, 20 and so on; the last two within a millisecond
-		must(t, s.rdb.ZAdd(t.Context(), s.key(kindRetries), redis.Z{Score: []float64{10, 20, 30, 40.001, 40.002}[i], Member: key}).Err())
+		must(t, s.core.Redis.ZAdd(t.Context(), s.key(core.KindRetries), redis.Z{Score: []float64{10, 20, 30, 40.001, 40.002}[i], Member: key}).Err())
 	}
 
 	for _, c := range []struct {
@@ -58,9 +60,9 @@ func TestScheduled_PartsAndTheOneAfter(t *testing.T) {
 func TestScheduled_OfSeveralEndpoints(t *testing.T) {
 	s := newWebhookEnv(t)
 	vendors := []*env{s, s.beside(t), s.beside(t)}
-	queries := make([]ScheduleQuery, len(vendors))
+	queries := make([]partitions.ScheduleQuery, len(vendors))
 	for i, one := range vendors {
-		queries[i] = ScheduleQuery{Account: one.account, Until: math.MaxInt64, Limit: 10, Known: func(string) bool { return false }}
+		queries[i] = partitions.ScheduleQuery{Account: one.account, Until: math.MaxInt64, Limit: 10, Known: func(string) bool { return false }}
 		if i != 1 {
 			one.schedules(t, 0, one.publish(t, i+1)...)
 		}
@@ -82,10 +84,10 @@ func TestScheduled_NamesWhatCanNeverBeSent(t *testing.T) {
 	retired, gone := s.moved(t, "X-2", delivery.Assigned)
 	damaged, unreadable := s.moved(t, "X-3", delivery.Assigned)
 	notices := s.publish(t, 3)
-	r := s.partitions[0]
-	must(t, s.rdb.Del(t.Context(), r.order(retired.ID.Digest()), r.keyOf(kindNotice, []byte(notices[1][1:]))).Err())
-	must(t, s.rdb.Set(t.Context(), r.order(damaged.ID.Digest()), "\x09", 0).Err())
-	must(t, s.rdb.Set(t.Context(), r.keyOf(kindNotice, []byte(notices[2][1:])), "\x09", 0).Err())
+	r := s.core.Partitions[0]
+	must(t, s.core.Redis.Del(t.Context(), r.Order(retired.ID.Digest()), r.KeyOf(core.KindNotice, []byte(notices[1][1:]))).Err())
+	must(t, s.core.Redis.Set(t.Context(), r.Order(damaged.ID.Digest()), "\x09", 0).Err())
+	must(t, s.core.Redis.Set(t.Context(), r.KeyOf(core.KindNotice, []byte(notices[2][1:])), "\x09", 0).Err())
 	at, replayed := s.ms.Load(), s.ms.Load()+5000
 	id := func(o *delivery.Order, sequence int) string {
 		return delivery.EventID(o.ID, o.Changes[sequence-2].Version)
@@ -95,40 +97,40 @@ func TestScheduled_NamesWhatCanNeverBeSent(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		key    string
-		stored Scheduled
+		stored partitions.Scheduled
 		id     string
 		gone   string // begins with that; empty: it can be sent
 	}{
-		{"a version", versions[0], Scheduled{Attempts: 3}, id(o, 2), ""},
-		{"a replay", versions[1], Scheduled{ReplayedAt: replayed}, id(o, 3), ""},
-		{"a replay that has failed", versions[1], Scheduled{Attempts: 2, ReplayedAt: replayed}, id(o, 3), ""},
-		{"a notice", notices[0], Scheduled{}, notices[0][1:], ""},
-		{"a retired order's", gone[0], Scheduled{Attempts: 1, ReplayedAt: replayed}, id(retired, 2), "the order is no longer stored"},
-		{"a version that the order has not", versionKey(o.ID, absent, delivery.StatusReached), Scheduled{}, delivery.EventID(o.ID, absent), "the order has no such version"},
-		{"a version of another history", versionKey(o.ID, otherContent, delivery.StatusReached), Scheduled{}, delivery.EventID(o.ID, otherContent), "the order has no such version"},
-		{"a damaged order's", unreadable[0], Scheduled{}, id(damaged, 2), "unreadable: "},
-		{"an expired notice", notices[1], Scheduled{}, notices[1][1:], "the event's body has expired"},
-		{"a damaged notice", notices[2], Scheduled{}, notices[2][1:], "unreadable: "},
+		{"a version", versions[0], partitions.Scheduled{Attempts: 3}, id(o, 2), ""},
+		{"a replay", versions[1], partitions.Scheduled{ReplayedAt: replayed}, id(o, 3), ""},
+		{"a replay that has failed", versions[1], partitions.Scheduled{Attempts: 2, ReplayedAt: replayed}, id(o, 3), ""},
+		{"a notice", notices[0], partitions.Scheduled{}, notices[0][1:], ""},
+		{"a retired order's", gone[0], partitions.Scheduled{Attempts: 1, ReplayedAt: replayed}, id(retired, 2), "the order is no longer stored"},
+		{"a version that the order has not", partitions.VersionKey(o.ID, absent, delivery.StatusReached), partitions.Scheduled{}, delivery.EventID(o.ID, absent), "the order has no such version"},
+		{"a version of another history", partitions.VersionKey(o.ID, otherContent, delivery.StatusReached), partitions.Scheduled{}, delivery.EventID(o.ID, otherContent), "the order has no such version"},
+		{"a damaged order's", unreadable[0], partitions.Scheduled{}, id(damaged, 2), "unreadable: "},
+		{"an expired notice", notices[1], partitions.Scheduled{}, notices[1][1:], "the event's body has expired"},
+		{"a damaged notice", notices[2], partitions.Scheduled{}, notices[2][1:], "unreadable: "},
 	} {
 		c.stored.Key, c.stored.Due = c.key, at
-		s.owns(t, func(step *Step) { step.Schedule(s.account, false, []Scheduled{c.stored}) })
+		s.owns(t, func(step *partitions.Step) { step.Schedule(s.account, false, []partitions.Scheduled{c.stored}) })
 		e := s.reads(t, 0, math.MaxInt64, 10)[0]
 		d := e.Delivery
 		require(t, d != nil, "%s: %+v", c.name, e)
-		check(t, d.EventID == c.id && d.Account == s.account && d.Key == c.key && d.ReplayedAt.Equal(timeOf(c.stored.ReplayedAt)) && e.Attempts == c.stored.Attempts &&
+		check(t, d.EventID == c.id && d.Account == s.account && d.Key == c.key && d.ReplayedAt.Equal(core.TimeOf(c.stored.ReplayedAt)) && e.Attempts == c.stored.Attempts &&
 			e.ReplayedAt == c.stored.ReplayedAt && e.Due == at, "%s: %+v of %+v", c.name, d, e)
 		check(t, (e.Gone != "") == (c.gone != "") && len(e.Gone) >= len(c.gone) && e.Gone[:len(c.gone)] == c.gone, "%s is gone: %q", c.name, e.Gone)
 		if e.Gone == "" {
 			check(t, !d.OccurredAt.IsZero() && d.Deadline().Equal(slices.MaxFunc([]time.Time{d.OccurredAt, d.ReplayedAt}, time.Time.Compare).Add(24*time.Hour)) && (d.Order != nil || string(d.Data) == "{}"), "%s: %+v", c.name, d)
 		}
 
-		line, _ := (&AttemptRecord{At: s.now(), State: StateNotSent}).Lines(d, false)
-		record := get(r.decodeLine(string(line)))(t)
+		line, _ := (&partitions.AttemptRecord{At: s.now(), State: partitions.StateNotSent}).Lines(d, false)
+		record := get(partitions.DecodeLine(r, string(line)))(t)
 		check(t, record.EventID == c.id, "%s is recorded as %+v", c.name, record)
 		e = s.reads(t, 0, math.MaxInt64, 10, c.key)[0]
 		check(t, e.Delivery == nil && e.Gone == "" && e.Attempts == c.stored.Attempts, "%s, known: %+v", c.name, e)
-		s.owns(t, func(step *Step) {
-			step.Unschedule(s.account, []Unscheduled{{Key: c.key, ReplayedAt: c.stored.ReplayedAt}})
+		s.owns(t, func(step *partitions.Step) {
+			step.Unschedule(s.account, []partitions.Unscheduled{{Key: c.key, ReplayedAt: c.stored.ReplayedAt}})
 		})
 	}
 }
@@ -136,8 +138,8 @@ func TestScheduled_NamesWhatCanNeverBeSent(t *testing.T) {
 // An event that can never be sent is recorded as not sent, and leaves the schedule by what was read of it, however often
 // it was attempted or asked for: one that stayed would be recorded again and again.
 func TestScheduled_WhatIsGoneLeavesByWhatWasRead(t *testing.T) {
-	key := noticeKey("evt_gone")
-	for name, events := range map[string][]Scheduled{
+	key := partitions.NoticeKey("evt_gone")
+	for name, events := range map[string][]partitions.Scheduled{
 		"never attempted":        {{}},
 		"attempted":              {{Attempts: 3}},
 		"of a replay":            {{ReplayedAt: 1_795_000_000_000}},
@@ -149,18 +151,18 @@ func TestScheduled_WhatIsGoneLeavesByWhatWasRead(t *testing.T) {
 				s := newWebhookEnv(t)
 				for _, e := range events {
 					e.Key, e.Due = key, s.ms.Load()
-					s.owns(t, func(step *Step) { step.Schedule(s.account, false, []Scheduled{e}) })
+					s.owns(t, func(step *partitions.Step) { step.Schedule(s.account, false, []partitions.Scheduled{e}) })
 				}
 
 				for range asked {
 					s.pass(t, time.Second)
-					get(s.Webhooks.queueReplays(t.Context(), s.account, []Event{{Notice: key[1:]}}, 0))(t)
+					get(s.Webhooks.QueueReplays(t.Context(), s.account, []partitions.Event{{Notice: key[1:]}}, 0))(t)
 				}
 
 				read := s.reads(t, 0, math.MaxInt64, 10)[0]
 				check(t, read.Gone != "" && (read.AskedAt > 0) == (asked > 0), "read %+v", read)
-				s.owns(t, func(step *Step) {
-					step.Unschedule(s.account, []Unscheduled{{Key: read.Key, ReplayedAt: read.ReplayedAt, AskedAt: read.AskedAt}})
+				s.owns(t, func(step *partitions.Step) {
+					step.Unschedule(s.account, []partitions.Unscheduled{{Key: read.Key, ReplayedAt: read.ReplayedAt, AskedAt: read.AskedAt}})
 				})
 
 				left, _ := s.scheduled(t)
@@ -175,10 +177,10 @@ func TestScheduled_BrokenReadSaysNothing(t *testing.T) {
 	s := newWebhookEnv(t)
 	key := s.publish(t, 1)[0]
 	s.schedules(t, 0, key)
-	body := s.partitions[0].keyOf(kindNotice, []byte(key[1:]))
-	must(t, s.rdb.Del(t.Context(), body).Err())
-	must(t, s.rdb.RPush(t.Context(), body, "a list").Err()) // its read is an error
-	_, err := s.worker.Ownership.Scheduled(t.Context(), []ScheduleQuery{{Account: s.account, Until: math.MaxInt64, Limit: 1, Known: func(string) bool { return false }}})
+	body := s.core.Partitions[0].KeyOf(core.KindNotice, []byte(key[1:]))
+	must(t, s.core.Redis.Del(t.Context(), body).Err())
+	must(t, s.core.Redis.RPush(t.Context(), body, "a list").Err()) // its read is an error
+	_, err := s.worker.Ownership.Scheduled(t.Context(), []partitions.ScheduleQuery{{Account: s.account, Until: math.MaxInt64, Limit: 1, Known: func(string) bool { return false }}})
 	check(t, err != nil, "no error")
 }
 
@@ -195,15 +197,15 @@ func (l *Ledger) pending(t *testing.T, partition int) (pending []delivery.Accoun
 // A partition may have tens of thousands of accounts, most of which have nothing.
 func TestPending_ComesInPages(t *testing.T) {
 	s := newWebhookEnv(t)
-	r := s.partitions[0]
+	r := s.core.Partitions[0]
 	scheduled := make(map[delivery.AccountID]bool)
 	schedules := func(id delivery.AccountID) {
 		scheduled[id] = true
-		must(t, s.rdb.ZAdd(t.Context(), r.keyOf(kindRetries, id[:]), redis.Z{Score: 1, Member: noticeKey("evt_1")}).Err())
+		must(t, s.core.Redis.ZAdd(t.Context(), r.KeyOf(core.KindRetries, id[:]), redis.Z{Score: 1, Member: partitions.NoticeKey("evt_1")}).Err())
 	}
 
 	schedules(delivery.FinanceAccount)
-	members := make([]any, 0, 5*itemsAtOnce)
+	members := make([]any, 0, 5*core.ItemsAtOnce)
 	for i := range cap(members) {
 		id := delivery.NewAccountID()
 		members = append(members, id[:])
@@ -212,13 +214,13 @@ func TestPending_ComesInPages(t *testing.T) {
 		}
 	}
 
-	must(t, s.rdb.SAdd(t.Context(), r.key(kindAccounts), members...).Err())
+	must(t, s.core.Redis.SAdd(t.Context(), r.Key(core.KindAccounts), members...).Err())
 
 	pages := 0
 	found := make(map[delivery.AccountID]bool)
 	must(t, s.worker.Ownership.Pending(t.Context(), 0, func(page []delivery.AccountID) error {
 		pages++
-		check(t, len(page) > 0 && len(page) <= itemsAtOnce, "a page of %d", len(page))
+		check(t, len(page) > 0 && len(page) <= core.ItemsAtOnce, "a page of %d", len(page))
 		for _, id := range page {
 			found[id] = true
 		}
@@ -239,9 +241,11 @@ func TestPending_ComesInPages(t *testing.T) {
 func TestPending_HasAScheduleOrABreaker(t *testing.T) {
 	s := newWebhookEnv(t)
 	idle, late, dead, deleted := s, s.beside(t), s.beside(t), s.beside(t)
-	late.schedules(t, time.Hour.Milliseconds(), noticeKey("evt_1"))
-	s.owns(t, func(step *Step) { step.Endpoint(dead.account, &EndpointChange{Breaker: &Breaker{Failures: 1}}) })
-	deleted.schedules(t, 0, noticeKey("evt_2"))
+	late.schedules(t, time.Hour.Milliseconds(), partitions.NoticeKey("evt_1"))
+	s.owns(t, func(step *partitions.Step) {
+		step.Endpoint(dead.account, &partitions.EndpointChange{Breaker: &partitions.Breaker{Failures: 1}})
+	})
+	deleted.schedules(t, 0, partitions.NoticeKey("evt_2"))
 	must(t, s.Webhooks.Delete(t.Context(), deleted.account))
 	got := s.worker.pending(t, 0)
 	for _, c := range []struct {
@@ -264,10 +268,10 @@ func TestBacklogs_CountTheScheduleAndNameTheAgeOfTheNext(t *testing.T) {
 	s.pass(t, time.Minute)
 	s.schedules(t, 5000, s.publish(t, 3)...)
 	s.schedules(t, 4000, old...)
-	gone.schedules(t, 0, noticeKey("evt_expired"))
+	gone.schedules(t, 0, partitions.NoticeKey("evt_expired"))
 	got := get(s.worker.Ownership.Backlogs(t.Context(), endpointsAt(0, s.account, empty.account, gone.account)))(t)
 	require(t, len(got) == 3, "%d backlogs", len(got))
-	want := []Backlog{{4, happened}, {}, {1, time.Time{}}}
+	want := []partitions.Backlog{{Events: 4, Oldest: happened}, {}, {Events: 1, Oldest: time.Time{}}}
 	for i := range got {
 		check(t, got[i].Events == want[i].Events && got[i].Oldest.Equal(want[i].Oldest), "%d: %+v, want %+v", i, got[i], want[i])
 	}
@@ -276,14 +280,14 @@ func TestBacklogs_CountTheScheduleAndNameTheAgeOfTheNext(t *testing.T) {
 func TestPing_IsATestEventOfItsTime(t *testing.T) {
 	account := delivery.NewAccountID()
 	at := time.UnixMilli(1_795_000_000_000)
-	one, same, later := Ping(account, at), Ping(account, at), Ping(account, at.Add(time.Millisecond))
+	one, same, later := partitions.Ping(account, at), partitions.Ping(account, at), partitions.Ping(account, at.Add(time.Millisecond))
 	check(t, one.Type == delivery.WebhookTest && one.EventID == same.EventID && one.EventID != later.EventID && one.Key == "" && one.Account == account &&
 		string(one.Data) == fmt.Sprintf(`{"accountId":%q}`, account.String()), "%+v, then %+v", one, later)
 }
 
 func TestTally_TurnsWithTheHour(t *testing.T) {
-	tally := Tally{Hour: 499999, OK: 3, Failed: 4, PreviousOK: 5, PreviousFailed: 6, Delivered: 7}
-	for hour, want := range map[int64]Tally{
+	tally := partitions.Tally{Hour: 499999, OK: 3, Failed: 4, PreviousOK: 5, PreviousFailed: 6, Delivered: 7}
+	for hour, want := range map[int64]partitions.Tally{
 		499999: tally,
 		500000: {Hour: 500000, PreviousOK: 3, PreviousFailed: 4, Delivered: 7},
 		500001: {Hour: 500001, Delivered: 7},
@@ -310,7 +314,7 @@ func (s *env) manyVersions(t *testing.T, externalID string, n int) (*delivery.Or
 	o = get(s.Orders.Find(t.Context(), s.account, externalID))(t)
 	keys := make([]string, n)
 	for i := range keys {
-		keys[i] = versionKey(o.ID, o.Changes[i].Version, o.Changes[i].Kind)
+		keys[i] = partitions.VersionKey(o.ID, o.Changes[i].Version, o.Changes[i].Kind)
 	}
 
 	return o, keys
@@ -320,16 +324,16 @@ func (s *env) manyVersions(t *testing.T, externalID string, n int) (*delivery.Or
 // would cost the square of their number.
 func TestScheduled_ReadsAnOrderOnceForAllItsEvents(t *testing.T) {
 	s := newWebhookEnv(t)
-	const versions = itemsAtOnce/2 - 10
+	const versions = core.ItemsAtOnce/2 - 10
 	first, firstKeys := s.manyVersions(t, "X-1", versions)
 	second, secondKeys := s.manyVersions(t, "X-2", versions)
 	third, thirdKeys := s.manyVersions(t, "X-3", versions) // in two pipelines
 	unreadable, unreadableKeys := s.manyVersions(t, "X-4", 2)
-	must(t, s.rdb.Set(t.Context(), s.partitions[0].order(unreadable.ID.Digest()), "\x09", 0).Err())
+	must(t, s.core.Redis.Set(t.Context(), s.core.Partitions[0].Order(unreadable.ID.Digest()), "\x09", 0).Err())
 	s.schedules(t, 0, slices.Concat(firstKeys, secondKeys)...)
 	s.schedules(t, 1, slices.Concat(thirdKeys, unreadableKeys)...)
 	asked := &countCommands{counts: map[string]int{}}
-	s.worker.rdb.AddHook(asked)
+	s.worker.core.Redis.AddHook(asked)
 
 	found := s.reads(t, 0, math.MaxInt64, 1000)
 
@@ -349,32 +353,32 @@ func TestScheduled_ReadsAnOrderOnceForAllItsEvents(t *testing.T) {
 
 		check(t, d.Order == shared[d.Order.ID], "an event of %s has an order of its own", d.Order.ID)
 		change, _ := d.Order.At(d.Version)
-		check(t, d.Key == versionKey(d.Order.ID, d.Version, change.Kind) && d.Key == e.Key && d.OccurredAt.Equal(change.At), "%+v", d)
+		check(t, d.Key == partitions.VersionKey(d.Order.ID, d.Version, change.Kind) && d.Key == e.Key && d.OccurredAt.Equal(change.At), "%+v", d)
 	}
 
 	equal(t, sendable, 3*versions, "events that can be sent")
 	for _, o := range []*delivery.Order{first, second, third, unreadable} {
-		equal(t, asked.of("get "+s.partitions[0].order(o.ID.Digest())), 1, "reads of an order")
+		equal(t, asked.of("get "+s.core.Partitions[0].Order(o.ID.Digest())), 1, "reads of an order")
 	}
 }
 
 func TestReadOrders_ReadsAnOrderOnceForAllItsEvents(t *testing.T) {
 	s := newWebhookEnv(t)
 	o, keys := s.manyVersions(t, "X-1", 50)
-	w := &Wanted{Reported: []delivery.OrderID{o.ID}}
+	w := &partitions.Wanted{Reported: []delivery.OrderID{o.ID}}
 	for i := range keys {
-		w.Events = append(w.Events, Event{Order: o.ID, Version: o.Changes[i].Version, Kind: o.Changes[i].Kind})
+		w.Events = append(w.Events, partitions.Event{Order: o.ID, Version: o.Changes[i].Version, Kind: o.Changes[i].Kind})
 	}
 
 	asked := &countCommands{counts: map[string]int{}}
-	s.worker.rdb.AddHook(asked)
+	s.worker.core.Redis.AddHook(asked)
 
-	must(t, s.worker.Ownership.ReadOrders(t.Context(), []*Wanted{w}))
+	must(t, s.worker.Ownership.ReadOrders(t.Context(), []*partitions.Wanted{w}))
 
 	for i, d := range w.Deliveries {
 		check(t, d.Key == keys[i] && d.Order == w.Deliveries[0].Order && d.Version == o.Changes[i].Version, "%+v", d)
 	}
 
 	check(t, w.Orders[0] != w.Deliveries[0].Order, "what is decided changes the order of events")
-	equal(t, asked.of("get "+s.partitions[0].order(o.ID.Digest())), 1, "reads of the order for its events")
+	equal(t, asked.of("get "+s.core.Partitions[0].Order(o.ID.Digest())), 1, "reads of the order for its events")
 }

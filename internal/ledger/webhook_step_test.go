@@ -9,33 +9,42 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/operations"
+	"vendorapi/internal/ledger/partitions"
 )
 
 func TestStep_KeepsSchedules(t *testing.T) {
 	s := newWebhookEnv(t)
-	a, b, c := noticeKey("evt_a"), noticeKey("evt_b"), noticeKey("evt_c")
+	a, b, c := partitions.NoticeKey("evt_a"), partitions.NoticeKey("evt_b"), partitions.NoticeKey("evt_c")
 	at := s.ms.Load()
 	for _, step := range []struct {
 		name   string
-		do     func(*Step)
+		do     func(*partitions.Step)
 		due    map[string]int64
 		counts map[string]string
 	}{
-		{"put", func(step *Step) {
-			step.Schedule(s.account, false, []Scheduled{{Key: a, Due: at + 1, Attempts: 2}, {Key: b, Due: at + 2}, {Key: c, Due: at + 3, ReplayedAt: 7}})
+		{"put", func(step *partitions.Step) {
+			step.Schedule(s.account, false, []partitions.Scheduled{{Key: a, Due: at + 1, Attempts: 2}, {Key: b, Due: at + 2}, {Key: c, Due: at + 3, ReplayedAt: 7}})
 		}, map[string]int64{a: 1, b: 2, c: 3}, map[string]string{a: "2", c: "0@7"}},
-		{"put again", func(step *Step) {
-			step.Schedule(s.account, false, []Scheduled{{Key: c, Due: at + 9, Attempts: 1, ReplayedAt: 7}})
+		{"put again", func(step *partitions.Step) {
+			step.Schedule(s.account, false, []partitions.Scheduled{{Key: c, Due: at + 9, Attempts: 1, ReplayedAt: 7}})
 		},
 			map[string]int64{a: 1, b: 2, c: 9}, map[string]string{a: "2", c: "1@7"}},
-		{"spilt, as it is there", func(step *Step) { step.Schedule(s.account, true, []Scheduled{{Key: a, Due: at + 100}}) },
+		{"spilt, as it is there", func(step *partitions.Step) {
+			step.Schedule(s.account, true, []partitions.Scheduled{{Key: a, Due: at + 100}})
+		},
 			map[string]int64{a: 1, b: 2, c: 9}, map[string]string{a: "2", c: "1@7"}},
-		{"removed", func(step *Step) { step.Unschedule(s.account, []Unscheduled{{Key: a}, {Key: noticeKey("evt_unknown")}}) },
+		{"removed", func(step *partitions.Step) {
+			step.Unschedule(s.account, []partitions.Unscheduled{{Key: a}, {Key: partitions.NoticeKey("evt_unknown")}})
+		},
 			map[string]int64{b: 2, c: 9}, map[string]string{c: "1@7"}},
-		{"spilt", func(step *Step) { step.Schedule(s.account, true, []Scheduled{{Key: a, Due: at + 100}}) },
+		{"spilt", func(step *partitions.Step) {
+			step.Schedule(s.account, true, []partitions.Scheduled{{Key: a, Due: at + 100}})
+		},
 			map[string]int64{a: 100, b: 2, c: 9}, map[string]string{c: "1@7"}},
-		{"the rest removed", func(step *Step) {
-			step.Unschedule(s.account, []Unscheduled{{Key: a}, {Key: b}, {Key: c, ReplayedAt: 7}})
+		{"the rest removed", func(step *partitions.Step) {
+			step.Unschedule(s.account, []partitions.Unscheduled{{Key: a}, {Key: b}, {Key: c, ReplayedAt: 7}})
 		}, map[string]int64{}, map[string]string{}},
 	} {
 		s.owns(t, step.do)
@@ -48,46 +57,46 @@ func TestStep_KeepsSchedules(t *testing.T) {
 func TestStep_TakesManyEventsOfOneEndpoint(t *testing.T) {
 	s := newWebhookEnv(t)
 	keys := numbered("evt_", 10_000)
-	events := make([]Scheduled, len(keys))
+	events := make([]partitions.Scheduled, len(keys))
 	for i, key := range keys {
-		events[i] = Scheduled{Key: key, Due: s.ms.Load(), Attempts: 1}
+		events[i] = partitions.Scheduled{Key: key, Due: s.ms.Load(), Attempts: 1}
 	}
 
-	s.owns(t, func(step *Step) { step.Schedule(s.account, false, events) })
+	s.owns(t, func(step *partitions.Step) { step.Schedule(s.account, false, events) })
 	there, _ := s.scheduled(t)
 	check(t, len(there) == len(keys) && len(s.counts(t)) == len(keys), "%d scheduled, %d counts", len(there), len(s.counts(t)))
-	s.owns(t, func(step *Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) })
+	s.owns(t, func(step *partitions.Step) { step.Unschedule(s.account, s.unscheduled(t, keys...)) })
 	there, _ = s.scheduled(t)
 	check(t, len(there) == 0 && len(s.counts(t)) == 0, "%d scheduled, %d counts", len(there), len(s.counts(t)))
 }
 
 func TestStep_WritesWhatChangesOfAnEndpoint(t *testing.T) {
 	s := newWebhookEnv(t)
-	must(t, s.rdb.HSet(t.Context(), s.key(kindEndpoint), "probe", "7", "proven", "0").Err())
+	must(t, s.core.Redis.HSet(t.Context(), s.key(core.KindEndpoint), "probe", "7", "proven", "0").Err())
 	before := get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0]
-	require(t, before.ProbeRequest == 7 && !before.Proven && !before.Scheduled && before.Breaker == Breaker{} && before.Tally == Tally{}, "facts %+v", before)
-	breaker := Breaker{Hold: 1_795_000_000_000, Open: true, Failures: 7, Probes: 65_535, Rate: 42.5, Calm: 20, Forward: 3, Since: 4}
-	tally := Tally{Hour: 499_000, OK: 1, Failed: 2, PreviousOK: 3, PreviousFailed: 4, Delivered: 1 << 40, Retried: 6, Undelivered: 7, NotSent: 8}
+	require(t, before.ProbeRequest == 7 && !before.Proven && !before.Scheduled && before.Breaker == partitions.Breaker{} && before.Tally == partitions.Tally{}, "facts %+v", before)
+	breaker := partitions.Breaker{Hold: 1_795_000_000_000, Open: true, Failures: 7, Probes: 65_535, Rate: 42.5, Calm: 20, Forward: 3, Since: 4}
+	tally := partitions.Tally{Hour: 499_000, OK: 1, Failed: 2, PreviousOK: 3, PreviousFailed: 4, Delivered: 1 << 40, Retried: 6, Undelivered: 7, NotSent: 8}
 	want := *before
 	for _, c := range []struct {
 		name   string
-		change EndpointChange
+		change partitions.EndpointChange
 		same   func()
 	}{
-		{"nothing", EndpointChange{}, func() {}},
-		{"a breaker", EndpointChange{Breaker: &breaker}, func() { want.Breaker = breaker }},
-		{"a tally", EndpointChange{Tally: &tally, Waiting: 5}, func() { want.Tally, want.Waiting = tally, 5 }},
-		{"a state", EndpointChange{State: EndpointGone, StateSince: 99}, func() { want.State, want.StateSince = EndpointGone, 99 }},
-		{"a proof", EndpointChange{Proven: before.Version}, func() { want.Proven, want.Version = true, want.Version+1 }},
-		{"a probe", EndpointChange{ProbeAnswered: 7}, func() { want.ProbeRequest = 0 }},
-		{"an end of the breaker", EndpointChange{Breaker: &Breaker{}}, func() { want.Breaker = Breaker{} }},
+		{"nothing", partitions.EndpointChange{}, func() {}},
+		{"a breaker", partitions.EndpointChange{Breaker: &breaker}, func() { want.Breaker = breaker }},
+		{"a tally", partitions.EndpointChange{Tally: &tally, Waiting: 5}, func() { want.Tally, want.Waiting = tally, 5 }},
+		{"a state", partitions.EndpointChange{State: partitions.EndpointGone, StateSince: 99}, func() { want.State, want.StateSince = partitions.EndpointGone, 99 }},
+		{"a proof", partitions.EndpointChange{Proven: before.Version}, func() { want.Proven, want.Version = true, want.Version+1 }},
+		{"a probe", partitions.EndpointChange{ProbeAnswered: 7}, func() { want.ProbeRequest = 0 }},
+		{"an end of the breaker", partitions.EndpointChange{Breaker: &partitions.Breaker{}}, func() { want.Breaker = partitions.Breaker{} }},
 	} {
-		s.owns(t, func(step *Step) { step.Endpoint(s.account, &c.change) })
+		s.owns(t, func(step *partitions.Step) { step.Endpoint(s.account, &c.change) })
 		c.same()
 		equal(t, get(s.worker.Ownership.EndpointFacts(t.Context(), endpointsAt(0, s.account)))(t)[0], &want, c.name)
 	}
 
-	equal(t, s.rdb.HExists(t.Context(), s.key(kindEndpoint), "gate").Val(), false, "what holds nothing back is stored")
+	equal(t, s.core.Redis.HExists(t.Context(), s.key(core.KindEndpoint), "gate").Val(), false, "what holds nothing back is stored")
 }
 
 // A secret may be issued, or a URL set, between a send and the step that writes its result.
@@ -108,16 +117,16 @@ func TestStep_ProvesNothingButWhatWasSent(t *testing.T) {
 			s := newWebhookEnv(t)
 			s.writes(t, "rotate", "0", "s2", until)
 			stored := func() []any {
-				return get(s.rdb.HMGet(t.Context(), s.key(kindEndpoint), "proven", "version").Result())(t)
+				return get(s.core.Redis.HMGet(t.Context(), s.key(core.KindEndpoint), "proven", "version").Result())(t)
 			}
-			version := number(text(stored()[1]))
+			version := core.ParseNumber(core.Text(stored()[1]))
 			if c.between != nil {
 				s.writes(t, c.between[0].(string), c.between[1:]...)
 			}
 
 			before := stored()
 
-			s.owns(t, func(step *Step) { step.Endpoint(s.account, &EndpointChange{Proven: version}) })
+			s.owns(t, func(step *partitions.Step) { step.Endpoint(s.account, &partitions.EndpointChange{Proven: version}) })
 
 			want := before
 			if c.proven {
@@ -131,8 +140,8 @@ func TestStep_ProvesNothingButWhatWasSent(t *testing.T) {
 
 // line is one of the log, of an attempt of that number.
 func (s *env) line(attempt int, probes uint32) []byte {
-	a := AttemptRecord{At: s.now(), State: StateRetrying, Attempt: attempt, Probe: probes > 0}
-	line, _ := a.Lines(&Delivery{Account: s.account, EventID: "evt_1", Type: delivery.StoreActivated}, probes > 0)
+	a := partitions.AttemptRecord{At: s.now(), State: partitions.StateRetrying, Attempt: attempt, Probe: probes > 0}
+	line, _ := a.Lines(&partitions.Delivery{Account: s.account, EventID: "evt_1", Type: delivery.StoreActivated}, probes > 0)
 	if probes > 0 {
 		binary.BigEndian.PutUint32(line[1:], probes)
 	}
@@ -156,7 +165,7 @@ func TestStep_WritesTheLogInChunks(t *testing.T) {
 		{"no more than three entries", [][]byte{s.line(8, 0)}, 3, false, "8 7 6 5*9"},
 		{"no more than one", [][]byte{s.line(9, 0)}, 1, false, "9"},
 	} {
-		s.owns(t, func(step *Step) { step.Log(s.account, c.lines, c.kept, c.again) })
+		s.owns(t, func(step *partitions.Step) { step.Log(s.account, c.lines, c.kept, c.again) })
 		got := ""
 		for _, a := range s.attempts(t, "") {
 			if got != "" {
@@ -175,7 +184,7 @@ func TestStep_TrimsTheLogToItsBytes(t *testing.T) {
 	s := newWebhookEnv(t)
 	size := len(s.line(1, 0))
 	for _, c := range []struct{ bytes, want int }{{4 * size, 3}, {3 * size, 3}, {3*size - 1, 2}, {size, 1}, {size - 1, 0}, {0, 0}} {
-		s.owns(t, func(step *Step) {
+		s.owns(t, func(step *partitions.Step) {
 			step.TrimLog(s.account, 0)
 			for attempt := range 3 {
 				step.Log(s.account, [][]byte{s.line(attempt, 0)}, 10, false)
@@ -192,9 +201,9 @@ func TestStep_TrimsTheLogToItsBytes(t *testing.T) {
 func TestStep_ReplacesALineThatIsGone(t *testing.T) {
 	s := newWebhookEnv(t)
 	key := s.publish(t, 1)[0]
-	s.owns(t, func(step *Step) {
+	s.owns(t, func(step *partitions.Step) {
 		step.Log(s.account, [][]byte{s.line(1, 2)}, 10, true)
-		step.Schedule(s.account, false, []Scheduled{{Key: key, Due: 1}})
+		step.Schedule(s.account, false, []partitions.Scheduled{{Key: key, Due: 1}})
 	})
 	keys, _ := s.scheduled(t)
 	check(t, len(keys) == 1 && len(s.attempts(t, "")) == 1, "%d scheduled, %d lines", len(keys), len(s.attempts(t, "")))
@@ -204,27 +213,27 @@ func TestStep_TellsOfEndsAndTriesInOneEntryEach(t *testing.T) {
 	s := newWebhookEnv(t)
 	other := s.beside(t)
 	publish := func() {
-		s.owns(t, func(step *Step) {
-			for i, state := range []string{StateDelivered, StateRetrying, StateNotSent, StateRetrying} {
-				a := AttemptRecord{At: s.now(), State: state, Attempt: i + 1, Error: "e", Answer: "long"}
-				line, unanswered := a.Lines(&Delivery{EventID: fmt.Sprint("evt_", i), Type: delivery.StoreActivated}, false)
-				if state == StateRetrying {
+		s.owns(t, func(step *partitions.Step) {
+			for i, state := range []string{partitions.StateDelivered, partitions.StateRetrying, partitions.StateNotSent, partitions.StateRetrying} {
+				a := partitions.AttemptRecord{At: s.now(), State: state, Attempt: i + 1, Error: "e", Answer: "long"}
+				line, unanswered := a.Lines(&partitions.Delivery{EventID: fmt.Sprint("evt_", i), Type: delivery.StoreActivated}, false)
+				if state == partitions.StateRetrying {
 					line = unanswered
 				}
-				step.Publish([]delivery.AccountID{s.account, other.account}[i/2], line, state != StateRetrying)
+				step.Publish([]delivery.AccountID{s.account, other.account}[i/2], line, state != partitions.StateRetrying)
 			}
 		})
 	}
 
 	publish()
-	r := s.partitions[0]
-	equal(t, s.rdb.Exists(t.Context(), r.key(kindTries)).Val(), 0, "streams that nobody reads")
+	r := s.core.Partitions[0]
+	equal(t, s.core.Redis.Exists(t.Context(), r.Key(core.KindTries)).Val(), 0, "streams that nobody reads")
 	s.exporting(t)
 	publish()
-	equal(t, s.rdb.XLen(t.Context(), r.key(kindOutcomes)).Val(), 2, "entries of ends")
-	equal(t, s.rdb.XLen(t.Context(), r.key(kindTries)).Val(), 1, "entries of tries")
+	equal(t, s.core.Redis.XLen(t.Context(), r.Key(core.KindOutcomes)).Val(), 2, "entries of ends")
+	equal(t, s.core.Redis.XLen(t.Context(), r.Key(core.KindTries)).Val(), 1, "entries of tries")
 	var got []string
-	for _, e := range collectFrom(t, s.Ledger, s.partitions, RoleExport, 3)[1:] {
+	for _, e := range collectFrom(t, s.Ledger, s.core.Partitions, core.RoleExport, 3)[1:] {
 		for _, a := range e.Outcomes {
 			got = append(got, fmt.Sprint(a.EventID, " ", a.State, " ", a.Attempt, " ", a.Answer, " ", a.Account == s.account))
 		}
@@ -237,25 +246,25 @@ func TestStep_TellsOfEndsAndTriesInOneEntryEach(t *testing.T) {
 func TestQueueStats_SumsWhatOwnersTell(t *testing.T) {
 	s := newEnv(t)
 	at := time.UnixMilli(1_795_000_000_000).UTC()
-	tell := func(partition int, all map[EndpointState]QueueStats) {
-		must(t, s.advanceBy(t.Context(), partition, func(step *Step) { step.Summary(all) }))
+	tell := func(partition int, all map[partitions.EndpointState]partitions.QueueStats) {
+		must(t, s.advanceBy(t.Context(), partition, func(step *partitions.Step) { step.Summary(all) }))
 	}
-	for p := range s.partitions {
-		wantError(t, errOf(s.Monitor.QueueStats(t.Context())), ErrNoOwner)
+	for p := range s.core.Partitions {
+		wantError(t, errOf(s.Monitor.QueueStats(t.Context())), operations.ErrNoOwner)
 		tell(p, nil)
 	}
 
-	equal(t, get(s.Monitor.QueueStats(t.Context()))(t)[EndpointHealthy], QueueStats{}, "of nothing")
-	tell(1, map[EndpointState]QueueStats{EndpointHealthy: {Endpoints: 1, Events: 2, Oldest: at}, EndpointGone: {Endpoints: 4, Events: 5, BreakersOpen: 3}})
-	tell(2, map[EndpointState]QueueStats{EndpointHealthy: {Endpoints: 10, Events: 20, BreakersOpen: 1, Oldest: at.Add(-time.Second)}})
-	tell(3, map[EndpointState]QueueStats{EndpointHealthy: {Endpoints: 1, Events: 1, Oldest: at.Add(time.Second)}})
-	equal(t, get(s.Monitor.QueueStats(t.Context()))(t), map[EndpointState]QueueStats{
-		EndpointHealthy: {Endpoints: 12, Events: 23, BreakersOpen: 1, Oldest: at.Add(-time.Second)},
-		EndpointFailing: {}, EndpointUnreachable: {}, EndpointGone: {Endpoints: 4, Events: 5, BreakersOpen: 3},
+	equal(t, get(s.Monitor.QueueStats(t.Context()))(t)[partitions.EndpointHealthy], partitions.QueueStats{}, "of nothing")
+	tell(1, map[partitions.EndpointState]partitions.QueueStats{partitions.EndpointHealthy: {Endpoints: 1, Events: 2, Oldest: at}, partitions.EndpointGone: {Endpoints: 4, Events: 5, BreakersOpen: 3}})
+	tell(2, map[partitions.EndpointState]partitions.QueueStats{partitions.EndpointHealthy: {Endpoints: 10, Events: 20, BreakersOpen: 1, Oldest: at.Add(-time.Second)}})
+	tell(3, map[partitions.EndpointState]partitions.QueueStats{partitions.EndpointHealthy: {Endpoints: 1, Events: 1, Oldest: at.Add(time.Second)}})
+	equal(t, get(s.Monitor.QueueStats(t.Context()))(t), map[partitions.EndpointState]partitions.QueueStats{
+		partitions.EndpointHealthy: {Endpoints: 12, Events: 23, BreakersOpen: 1, Oldest: at.Add(-time.Second)},
+		partitions.EndpointFailing: {}, partitions.EndpointUnreachable: {}, partitions.EndpointGone: {Endpoints: 4, Events: 5, BreakersOpen: 3},
 	}, "the sum")
 
-	lasts := get(s.rdb.PTTL(t.Context(), s.partitions[0].key(kindSummary)).Result())(t)
-	check(t, lasts > 0 && lasts <= summaryLifetime, "a summary counts for %s", lasts)
-	must(t, s.rdb.Del(t.Context(), s.partitions[0].key(kindSummary)).Err()) // its time is over
-	wantError(t, errOf(s.Monitor.QueueStats(t.Context())), ErrNoOwner)
+	lasts := get(s.core.Redis.PTTL(t.Context(), s.core.Partitions[0].Key(core.KindSummary)).Result())(t)
+	check(t, lasts > 0 && lasts <= partitions.SummaryLifetime, "a summary counts for %s", lasts)
+	must(t, s.core.Redis.Del(t.Context(), s.core.Partitions[0].Key(core.KindSummary)).Err()) // its time is over
+	wantError(t, errOf(s.Monitor.QueueStats(t.Context())), operations.ErrNoOwner)
 }

@@ -7,6 +7,10 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/partitions"
+	"vendorapi/internal/ledger/webhooks"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -26,10 +30,10 @@ func newUnregistered(t *testing.T) *env {
 	ms.Store(time.Now().UnixMilli())
 	now := func() time.Time { return time.UnixMilli(ms.Load()).UTC() }
 	url := testserver.NewRedis(t).URL
-	l := openTest(t, func(c *Config) { c.URL, c.Partitions, c.Now = url, 1, now })
+	l := openTest(t, func(c *core.Config) { c.URL, c.Partitions, c.Now = url, 1, now })
 	s := newVendor(t, l)
 	s.ms = ms
-	s.worker = openTest(t, func(c *Config) {
+	s.worker = openTest(t, func(c *core.Config) {
 		c.URL, c.Partitions, c.Now, c.ClockKey = (&testserver.Redis{URL: url}).URLFor(stack.WorkerUser), 0, now, ""
 	})
 	s.pass(t, 0)
@@ -60,28 +64,28 @@ func (s *env) beside(t *testing.T) *env {
 	return &other
 }
 
-func (s *env) register(t *testing.T) *WebhookEndpoint {
+func (s *env) register(t *testing.T) *webhooks.WebhookEndpoint {
 	t.Helper()
 	e, secret := get2(s.Webhooks.SetURL(t.Context(), s.account, "https://vendor.example/hook"))(t)
 	require(t, secret != "" && secret == e.Secret, "issued %q, stored %q", secret, e.Secret)
 	return e
 }
 
-func (s *env) endpoint(t testing.TB) *WebhookEndpoint {
+func (s *env) endpoint(t testing.TB) *webhooks.WebhookEndpoint {
 	t.Helper()
 	return get(s.Webhooks.Endpoint(t.Context(), s.account))(t)
 }
 
-func (s *env) key(kind byte) string { return s.partitionOf(s.account).keyOf(kind, s.account[:]) }
+func (s *env) key(kind byte) string { return s.core.PartitionOf(s.account).KeyOf(kind, s.account[:]) }
 
 // owns writes one step as the owner of the account's partition does.
-func (s *env) owns(t *testing.T, f func(*Step)) {
+func (s *env) owns(t *testing.T, f func(*partitions.Step)) {
 	t.Helper()
 	l := s.worker
 	if l == nil {
 		l = s.Ledger
 	}
-	must(t, l.advanceBy(t.Context(), s.partitionOf(s.account).number, f))
+	must(t, l.advanceBy(t.Context(), s.core.PartitionOf(s.account).Number, f))
 }
 
 // publish publishes so many notices of the account and returns their keys.
@@ -89,9 +93,9 @@ func (s *env) publish(t *testing.T, n int) []string {
 	t.Helper()
 	keys := make([]string, n)
 	for i := range keys {
-		id := get(s.Webhooks.publish(t.Context(), &Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)},
-			newNoticeID(), noticeLifetime))(t)
-		keys[i] = noticeKey(id)
+		id := get(s.Webhooks.PublishAs(t.Context(), &accounts.Notice{Account: s.account, Type: delivery.StoreActivated, OccurredAt: s.now(), Data: []byte(`{}`)},
+			accounts.NewNoticeID(), accounts.NoticeLifetime))(t)
+		keys[i] = partitions.NoticeKey(id)
 	}
 	return keys
 }
@@ -104,25 +108,27 @@ func (s *env) moved(t *testing.T, externalID string, changes ...delivery.Status)
 	o = get(s.Orders.Get(t.Context(), o.ID))(t)
 	keys := make([]string, len(changes))
 	for i := range keys {
-		keys[i] = versionKey(o.ID, o.Changes[i].Version, delivery.StatusReached)
+		keys[i] = partitions.VersionKey(o.ID, o.Changes[i].Version, delivery.StatusReached)
 	}
 	return o, keys
 }
 
 // eventID is the event's that a key names.
-func (s *env) eventID(key string) string { return s.partitionOf(s.account).goneEvent(key).EventID }
+func (s *env) eventID(key string) string {
+	return partitions.GoneEvent(s.core.PartitionOf(s.account), key).EventID
+}
 
 // ends publishes how events ended, in one entry.
 func (s *env) ends(t *testing.T, state string, keys ...string) {
 	t.Helper()
-	s.owns(t, func(step *Step) {
+	s.owns(t, func(step *partitions.Step) {
 		for _, key := range keys {
-			a := AttemptRecord{At: s.now(), State: state, Attempt: 1}
-			line, unanswered := a.Lines(step.partition.goneEvent(key), false)
-			if state == StateRetrying {
+			a := partitions.AttemptRecord{At: s.now(), State: state, Attempt: 1}
+			line, unanswered := a.Lines(partitions.GoneEvent(step.Partition, key), false)
+			if state == partitions.StateRetrying {
 				line = unanswered
 			}
-			step.Publish(s.account, line, state != StateRetrying)
+			step.Publish(s.account, line, state != partitions.StateRetrying)
 		}
 	})
 }
@@ -130,18 +136,18 @@ func (s *env) ends(t *testing.T, state string, keys ...string) {
 // schedules puts events into the account's schedule, due after so many ms.
 func (s *env) schedules(t *testing.T, after int64, keys ...string) {
 	t.Helper()
-	events := make([]Scheduled, len(keys))
+	events := make([]partitions.Scheduled, len(keys))
 	for i, key := range keys {
-		events[i] = Scheduled{Key: key, Due: s.now().UnixMilli() + after}
+		events[i] = partitions.Scheduled{Key: key, Due: s.now().UnixMilli() + after}
 	}
-	s.owns(t, func(step *Step) { step.Schedule(s.account, false, events) })
+	s.owns(t, func(step *partitions.Step) { step.Schedule(s.account, false, events) })
 }
 
 // scheduled is the schedule: the events' places, in ms from now, in its order.
 func (s *env) scheduled(t *testing.T) (keys []string, due map[string]int64) {
 	t.Helper()
 	due = make(map[string]int64)
-	for _, z := range get(s.rdb.ZRangeWithScores(t.Context(), s.key(kindRetries), 0, -1).Result())(t) {
+	for _, z := range get(s.core.Redis.ZRangeWithScores(t.Context(), s.key(core.KindRetries), 0, -1).Result())(t) {
 		key := z.Member.(string)
 		keys, due[key] = append(keys, key), int64(z.Score)-s.ms.Load()
 	}
@@ -150,18 +156,18 @@ func (s *env) scheduled(t *testing.T) (keys []string, due map[string]int64) {
 
 func (s *env) counts(t *testing.T) map[string]string {
 	t.Helper()
-	return get(s.rdb.HGetAll(t.Context(), s.key(kindAttempts)).Result())(t)
+	return get(s.core.Redis.HGetAll(t.Context(), s.key(core.KindAttempts)).Result())(t)
 }
 
 // unscheduled are events as an owner removes them that has read the schedule last.
-func (s *env) unscheduled(t *testing.T, keys ...string) []Unscheduled {
+func (s *env) unscheduled(t *testing.T, keys ...string) []partitions.Unscheduled {
 	t.Helper()
 	counts := s.counts(t)
-	events := make([]Unscheduled, len(keys))
+	events := make([]partitions.Unscheduled, len(keys))
 	for i, key := range keys {
-		var known Scheduled
-		known.parseAttempts(counts[key])
-		events[i] = Unscheduled{Key: key, ReplayedAt: known.ReplayedAt, AskedAt: known.AskedAt}
+		var known partitions.Scheduled
+		known.ParseAttempts(counts[key])
+		events[i] = partitions.Unscheduled{Key: key, ReplayedAt: known.ReplayedAt, AskedAt: known.AskedAt}
 	}
 	return events
 }
@@ -169,7 +175,7 @@ func (s *env) unscheduled(t *testing.T, keys ...string) []Unscheduled {
 // noted is how many notes there are for the owner, all of which name the account.
 func (s *env) noted(t *testing.T) int {
 	t.Helper()
-	notes := get(s.rdb.XRange(t.Context(), s.partitionOf(s.account).key(kindNotes), "-", "+").Result())(t)
+	notes := get(s.core.Redis.XRange(t.Context(), s.core.PartitionOf(s.account).Key(core.KindNotes), "-", "+").Result())(t)
 	for _, n := range notes {
 		check(t, n.Values["w"] == string(s.account[:]), "a note %q", n.Values)
 	}
@@ -179,7 +185,7 @@ func (s *env) noted(t *testing.T) int {
 func numbered(prefix string, n int) []string {
 	keys := make([]string, n)
 	for i := range keys {
-		keys[i] = noticeKey(prefix + strconv.Itoa(i))
+		keys[i] = partitions.NoticeKey(prefix + strconv.Itoa(i))
 	}
 	return keys
 }

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/core"
+	"vendorapi/internal/ledger/limits"
 )
 
 // wrongClocks are by how much the clock of a process is ahead of Redis's.
@@ -18,7 +21,7 @@ var wrongClocks = map[string]time.Duration{
 // openWrong opens a ledger once more, in a process whose clock is wrong.
 func openWrong(t *testing.T, l *Ledger, ahead time.Duration) *Ledger {
 	t.Helper()
-	return openTest(t, sameDatabase(l), func(c *Config) {
+	return openTest(t, sameDatabase(l), func(c *core.Config) {
 		c.Now = func() time.Time { return time.Now().Add(ahead) }
 	})
 }
@@ -57,7 +60,7 @@ func TestRotation_GoesByRedissClock(t *testing.T) {
 				for who, process := range map[string]*Ledger{"right": l, "wrong": wrong} {
 					isRight := get(process.Limits.HasAccountSecret(t.Context(), account, hash))(t)
 					check(t, isRight, "%s clock: the account's secret %d does not work", who, hash[0])
-					isRight = process.Fleets.VerifySecret(fleet.ID, hash, process.Now())
+					isRight = process.Fleets.VerifySecret(fleet.ID, hash, process.core.Now())
 					check(t, isRight, "%s clock: the fleet's secret %d does not work", who, hash[0])
 				}
 			}
@@ -82,14 +85,14 @@ func TestWebhookRotation_GoesByRedissClock(t *testing.T) {
 			s := newEnv(t)
 			first := s.register(t).Secret
 			wrong := openWrong(t, s.Ledger, ahead)
-			get(wrong.Lifecycle.ServerTime(t.Context()))(t)
+			get(wrong.ServerTime(t.Context()))(t)
 
 			second := get(wrong.Webhooks.RotateSecret(t.Context(), s.account, false))(t)
 			tomorrow := time.Now().Add(24 * time.Hour)
 			for who, process := range map[string]*Ledger{"right": s.Ledger, "wrong": wrong} {
 				e := get(process.Webhooks.Endpoint(t.Context(), s.account))(t)
 				require(t, len(e.Earlier) == 1 && isAround(e.Earlier[0].Until, tomorrow), "%s clock: %+v, want one until %s", who, e.Earlier, tomorrow)
-				equal(t, e.Secrets(process.Now()), []string{second, first}, who+" clock: these sign")
+				equal(t, e.Secrets(process.core.Now()), []string{second, first}, who+" clock: these sign")
 			}
 		})
 	}
@@ -115,22 +118,22 @@ func TestAccounts_AreInExcessByRedissClock(t *testing.T) {
 	for name, ahead := range wrongClocks {
 		t.Run(name, func(t *testing.T) {
 			l := openTest(t)
-			limits := plenty()
-			limits.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 3600}}
-			id := newAccount(t, l, limits)
+			bounds := plenty()
+			bounds.Orders = delivery.EndpointLimit{Sustained: delivery.Window{Count: 1, Seconds: 3600}}
+			id := newAccount(t, l, bounds)
 			start := time.Now().Truncate(time.Minute).Add(-5 * time.Minute)
 			for n := range 6 {
 				for range 5 {
-					_, _ = l.Limits.Consume(t.Context(), id, EndpointOrders)
+					_, _ = l.Limits.Consume(t.Context(), id, limits.EndpointOrders)
 				}
 				must(t, l.Limits.Flush(t.Context(), start.Add(time.Duration(n)*time.Minute)))
 			}
 
 			wrong := openWrong(t, l, ahead)
-			get(wrong.Lifecycle.ServerTime(t.Context()))(t)
+			get(wrong.ServerTime(t.Context()))(t)
 			account := get(wrong.Accounts.Get(t.Context(), id))(t)
 			check(t, !account.ExcessSince.IsZero(), "the account is not in excess")
-			page, _, err := wrong.Accounts.Page(t.Context(), AccountFilter{State: AccountInExcess}, "", 10)
+			page, _, err := wrong.Accounts.Page(t.Context(), accounts.AccountFilter{State: accounts.AccountInExcess}, "", 10)
 			must(t, err)
 			equal(t, len(page), 1, "accounts in excess")
 		})
@@ -142,7 +145,7 @@ func TestSessions_EndByRedissClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := openTest(t)
 			wrong := openWrong(t, l, ahead)
-			get(wrong.Lifecycle.ServerTime(t.Context()))(t)
+			get(wrong.ServerTime(t.Context()))(t)
 
 			id, created := signIn(t, wrong)
 			check(t, isAround(created.CreatedAt, time.Now()), "created %s", created.CreatedAt)
@@ -157,12 +160,12 @@ func TestSessions_EndByRedissClock(t *testing.T) {
 func TestTrim_GoesByRedissClock(t *testing.T) {
 	s := newWebhookEnv(t)
 	s.publish(t, 3)
-	wrong := openTest(t, sameDatabase(s.Ledger), func(c *Config) {
+	wrong := openTest(t, sameDatabase(s.Ledger), func(c *core.Config) {
 		c.Now, c.ClockKey = func() time.Time { return time.Now().Add(48 * time.Hour) }, ""
 	})
-	get(wrong.Lifecycle.ServerTime(t.Context()))(t)
-	entries := func() int64 { return get(s.rdb.XLen(t.Context(), s.key(kindAccountEvents)).Result())(t) }
+	get(wrong.ServerTime(t.Context()))(t)
+	entries := func() int64 { return get(s.core.Redis.XLen(t.Context(), s.key(core.KindAccountEvents)).Result())(t) }
 	before := entries()
-	get(wrong.Lifecycle.TrimAccounts(t.Context(), s.partitionOf(s.account).number))(t)
+	get(wrong.Streams.TrimAccounts(t.Context(), s.core.PartitionOf(s.account).Number))(t)
 	equal(t, entries(), before, "events of the account's stream after a trim")
 }

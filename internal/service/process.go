@@ -15,6 +15,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
 	"vendorapi/internal/tracing"
 )
 
@@ -50,7 +51,7 @@ func NewProcess(ctx context.Context, name, environment string, t tracing.Setting
 			if l == nil {
 				return 0
 			}
-			return l.Lifecycle.ClockAhead().Seconds()
+			return l.ClockAhead().Seconds()
 		})
 
 	return p, nil
@@ -86,7 +87,7 @@ func (p *Process) Connect(ctx context.Context, cfg ledger.Config, prepare func(c
 		}
 
 		if err == nil {
-			_, err = l.Lifecycle.ServerTime(ctx) // from here on the ledger knows Redis's time
+			_, err = l.ServerTime(ctx) // from here on the ledger knows Redis's time
 		}
 
 		if err == nil && prepare != nil {
@@ -156,7 +157,7 @@ func Repeat(ctx context.Context, log *slog.Logger, every time.Duration, failing,
 
 // WatchFleets loads the fleets as often as a change of them must be known, until ctx ends.
 func WatchFleets(ctx context.Context, log *slog.Logger, l *ledger.Ledger) {
-	Repeat(ctx, log, ledger.FleetPoll, "fleets cannot be refreshed; the last known ones stay in force", "fleets are refreshed again", l.Fleets.Refresh)
+	Repeat(ctx, log, accounts.FleetPoll, "fleets cannot be refreshed; the last known ones stay in force", "fleets are refreshed again", l.Fleets.Refresh)
 }
 
 // clockInterval is how often a program that does not watch the fleets compares its clock with Redis's.
@@ -166,7 +167,7 @@ const clockInterval = time.Second
 func WatchClock(ctx context.Context, log *slog.Logger, l *ledger.Ledger) {
 	Repeat(ctx, log, clockInterval, "the clock of Redis cannot be read; the last known difference stays in force", "the clock of Redis is read again",
 		func(ctx context.Context) error {
-			_, err := l.Lifecycle.ServerTime(ctx)
+			_, err := l.ServerTime(ctx)
 			return err
 		})
 }

@@ -19,6 +19,10 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/operations"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -115,7 +119,7 @@ func (e *Env) open() *Env {
 // every partition; without them nothing would count as unread.
 func (e *Env) makeGroups() {
 	e.T.Helper()
-	Must(e.T, e.Ledger.Webhooks.Publish(e.T.Context(), ledger.Notice{Account: delivery.NewAccountID(), Type: delivery.WebhookTest,
+	Must(e.T, e.Ledger.Webhooks.Publish(e.T.Context(), accounts.Notice{Account: delivery.NewAccountID(), Type: delivery.WebhookTest,
 		OccurredAt: time.Now(), Data: []byte("{}")}))
 	for _, role := range []ledger.Role{ledger.RoleStatus, ledger.RoleWebhook, ledger.RoleExport} {
 		ctx, done := context.WithCancel(e.T.Context())
@@ -125,8 +129,8 @@ func (e *Env) makeGroups() {
 
 // acknowledge acknowledges all that the role reads until ctx ends, and calls done after each batch.
 func (e *Env) acknowledge(ctx context.Context, role ledger.Role, done func()) error {
-	_ = e.Ledger.Streams.Run(ctx, ledger.Feed{Role: role, Consumer: "testenv", // it ends with ctx only
-		Handle: func(_ context.Context, batch []ledger.Entry) error {
+	_ = e.Ledger.Streams.Run(ctx, partitions.Feed{Role: role, Consumer: "testenv", // it ends with ctx only
+		Handle: func(_ context.Context, batch []partitions.Entry) error {
 			defer done()
 			return e.Ledger.Streams.Ack(e.T.Context(), role, batch...)
 		}})
@@ -197,9 +201,9 @@ func (v *Vendor) Order(note string, at time.Time) *delivery.Order {
 		v.Edit(draft)
 	}
 
-	created, _, err := e.Ledger.Orders.Create(e.T.Context(), &ledger.Creation{
+	created, _, err := e.Ledger.Orders.Create(e.T.Context(), &orders.Creation{
 		Account: v.Account, IdempotencyKey: draft.ExternalOrderID, Body: []byte(draft.ExternalOrderID), Draft: draft, Now: at,
-		Candidates: []ledger.Candidate{{Terms: e.Fleet.Terms(), Covers: true}},
+		Candidates: []accounts.Candidate{{Terms: e.Fleet.Terms(), Covers: true}},
 	})
 
 	Must(e.T, err)
@@ -241,7 +245,7 @@ func (e *Env) Move(o *delivery.Order, s delivery.Status, at time.Time) {
 	e.T.Helper()
 	u := delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: s, At: at, Courier: Courier,
 		Location: delivery.Location{Point: delivery.Point{Latitude: 40.985, Longitude: 29.025}, At: at}}
-	e.Step(o.ID.Partition(), func(step *ledger.Step) {
+	e.Step(o.ID.Partition(), func(step *partitions.Step) {
 		order := e.Read(o.ID)
 		step.Change(order, delivery.Decide(order, u, time.Now()).Changes)
 	})
@@ -261,7 +265,7 @@ func Shrink(t testing.TB, l *ledger.Ledger) {
 	for p := range l.Partitions() {
 		for looked := 1; looked > 0; {
 			var err error
-			looked, err = l.Lifecycle.Shrink(t.Context(), p, time.Now().Add(time.Hour))
+			looked, err = l.Orders.Shrink(t.Context(), p, time.Now().Add(time.Hour))
 			Must(t, err)
 		}
 	}
@@ -306,7 +310,7 @@ func (e *Env) CheckPath(o *delivery.Order, want string) {
 }
 
 // Stats are the ledger's figures.
-func (e *Env) Stats() ledger.Stats {
+func (e *Env) Stats() operations.Stats {
 	e.T.Helper()
 	s, err := e.Ledger.Monitor.Stats(e.T.Context())
 	Must(e.T, err)

@@ -10,11 +10,12 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // Step writes what f adds to a step, in the place of the partition's owner, who then takes the
 // partition again. f is repeated when an order was changed since it was read.
-func (e *Env) Step(partition int, f func(*ledger.Step)) {
+func (e *Env) Step(partition int, f func(*partitions.Step)) {
 	e.T.Helper()
 	Must(e.T, Step(e.T.Context(), e.Ledger, partition, f))
 }
@@ -23,7 +24,7 @@ func (e *Env) Step(partition int, f func(*ledger.Step)) {
 var stepping sync.Mutex
 
 // Step is Env.Step for any ledger.
-func Step(ctx context.Context, l *ledger.Ledger, partition int, f func(*ledger.Step)) error {
+func Step(ctx context.Context, l *ledger.Ledger, partition int, f func(*partitions.Step)) error {
 	stepping.Lock()
 	defer stepping.Unlock()
 	for {
@@ -39,7 +40,7 @@ func Step(ctx context.Context, l *ledger.Ledger, partition int, f func(*ledger.S
 		step := l.Ownership.Step(partition, token)
 		step.Token.Epoch++
 		f(step)
-		if err = l.Ownership.Advance(ctx, []*ledger.Step{step})[0]; !errors.Is(err, ledger.ErrNotOwner) && !errors.Is(err, ledger.ErrConflict) {
+		if err = l.Ownership.Advance(ctx, []*partitions.Step{step})[0]; !errors.Is(err, partitions.ErrNotOwner) && !errors.Is(err, ledger.ErrConflict) {
 			return err
 		}
 	}
@@ -48,14 +49,14 @@ func Step(ctx context.Context, l *ledger.Ledger, partition int, f func(*ledger.S
 // Change appends changes to an order as it stands.
 func (e *Env) Change(id delivery.OrderID, changes ...delivery.Change) {
 	e.T.Helper()
-	e.Step(id.Partition(), func(step *ledger.Step) { step.Change(e.Read(id), changes) })
+	e.Step(id.Partition(), func(step *partitions.Step) { step.Change(e.Read(id), changes) })
 }
 
 // Owner does one after the other what the owner of a ledger's partitions does in a worker, for tests of what
 // follows. It must be the only one.
 type Owner struct {
 	ledger    *ledger.Ledger
-	owned     []*ledger.Owned
+	owned     []*partitions.Owned
 	scheduled int64 // webhooks that were put into schedules
 }
 
@@ -81,8 +82,8 @@ func (o *Owner) Decide(ctx context.Context, block time.Duration) (some bool, err
 }
 
 // take decides an entry of each stream: no two updates are about the same order.
-func (o *Owner) take(ctx context.Context, in *ledger.Inbox) error {
-	owned, w := o.owned[in.Partition], &ledger.Wanted{Partition: in.Partition}
+func (o *Owner) take(ctx context.Context, in *partitions.Inbox) error {
+	owned, w := o.owned[in.Partition], &partitions.Wanted{Partition: in.Partition}
 	var update *delivery.Update
 	for _, e := range in.Entries {
 		for _, event := range e.Events {
@@ -101,8 +102,8 @@ func (o *Owner) take(ctx context.Context, in *ledger.Inbox) error {
 
 	owned.From, owned.Notes = cmp.Or(in.Events, owned.From), cmp.Or(in.Note, owned.Notes)
 	var unread error
-	err := Step(ctx, o.ledger, in.Partition, func(step *ledger.Step) {
-		if unread = o.ledger.Ownership.ReadOrders(ctx, []*ledger.Wanted{w}); unread != nil {
+	err := Step(ctx, o.ledger, in.Partition, func(step *partitions.Step) {
+		if unread = o.ledger.Ownership.ReadOrders(ctx, []*partitions.Wanted{w}); unread != nil {
 			return
 		}
 		o.write(step, in, w, update)
@@ -112,7 +113,7 @@ func (o *Owner) take(ctx context.Context, in *ledger.Inbox) error {
 	return errors.Join(err, unread)
 }
 
-func (o *Owner) write(step *ledger.Step, in *ledger.Inbox, w *ledger.Wanted, u *delivery.Update) {
+func (o *Owner) write(step *partitions.Step, in *partitions.Inbox, w *partitions.Wanted, u *delivery.Update) {
 	for _, order := range w.News {
 		if order != nil {
 			step.List(order)
@@ -133,17 +134,17 @@ func (o *Owner) write(step *ledger.Step, in *ledger.Inbox, w *ledger.Wanted, u *
 		if d != nil && d.Type != "" && (d.Order == nil || delivery.Sequence(d.Version) > 1) {
 			o.scheduled++
 			due := time.Now().Add(-oldest).UnixMilli() + o.scheduled
-			step.Schedule(d.Account, true, []ledger.Scheduled{{Key: d.Key, Due: due}})
+			step.Schedule(d.Account, true, []partitions.Scheduled{{Key: d.Key, Due: due}})
 		}
 	}
 
-	if ledger.Later(in.Events, step.Token.Events) {
+	if partitions.Later(in.Events, step.Token.Events) {
 		step.Token.Events = in.Events
 	}
 
 	step.Token.Updates = cmp.Or(in.Updates, step.Token.Updates)
 	step.Token.Webhooks = cmp.Or(in.Events, step.Token.Webhooks)
-	step.Positions(ledger.Counts{Events: -1, Updates: -1, Webhooks: -1}) // how many entries that were is not known
+	step.Positions(partitions.Counts{Events: -1, Updates: -1, Webhooks: -1}) // how many entries that were is not known
 }
 
 // drain decides until nothing comes any more.
@@ -158,7 +159,7 @@ func (o *Owner) drain(ctx context.Context) (err error) {
 func (e *Env) Decide() { e.T.Helper(); e.own((*Owner).drain) }
 
 // Send decides everything that has come in, and sends all webhooks that are due.
-func (e *Env) Send(outcome Outcome) (sent []*ledger.Scheduled) {
+func (e *Env) Send(outcome Outcome) (sent []*partitions.Scheduled) {
 	e.T.Helper()
 	e.own(func(o *Owner, ctx context.Context) (err error) {
 		sent, err = o.Send(ctx, math.MaxInt, outcome)
@@ -175,6 +176,6 @@ func (e *Env) own(do func(*Owner, context.Context) error) {
 	Must(e.T, err)
 	Must(e.T, do(o, ctx))
 	for p := range o.owned {
-		e.Step(p, func(step *ledger.Step) { step.Token.Owner = "" })
+		e.Step(p, func(step *partitions.Step) { step.Token.Owner = "" })
 	}
 }

@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // oldest is for how long what an Owner schedules is due, so that it is sent in the order in which it came.
 const oldest = time.Minute
 
 // Outcome says what becomes of a webhook: StateDelivered, StateRetrying with NextAt, or StateUndelivered.
-type Outcome = func(*ledger.Scheduled) ledger.AttemptRecord
+type Outcome = func(*partitions.Scheduled) partitions.AttemptRecord
 
 // Send decides everything that has come in, records webhooks of accounts without a URL as not sent, and sends others
 // that are due, at most so many. It returns these in the order in which they were sent. An endpoint whose breaker is
 // open, or that recovers, is sent one, due or not. No breaker opens by itself.
-func (o *Owner) Send(ctx context.Context, most int, outcome Outcome) (sent []*ledger.Scheduled, err error) {
+func (o *Owner) Send(ctx context.Context, most int, outcome Outcome) (sent []*partitions.Scheduled, err error) {
 	if err = o.drain(ctx); err != nil {
 		return nil, err
 	}
@@ -33,10 +33,10 @@ func (o *Owner) Send(ctx context.Context, most int, outcome Outcome) (sent []*le
 			return nil
 		})
 
-		endpoints, queries := make([]ledger.EndpointAt, len(accounts)), make([]ledger.ScheduleQuery, len(accounts))
+		endpoints, queries := make([]partitions.EndpointAt, len(accounts)), make([]partitions.ScheduleQuery, len(accounts))
 		for i, account := range accounts {
-			endpoints[i] = ledger.EndpointAt{Partition: p, Account: account}
-			queries[i] = ledger.ScheduleQuery{Partition: p, Account: account, Until: math.MaxInt64, Limit: 1000,
+			endpoints[i] = partitions.EndpointAt{Partition: p, Account: account}
+			queries[i] = partitions.ScheduleQuery{Partition: p, Account: account, Until: math.MaxInt64, Limit: 1000,
 				Known: func(string) bool { return false }}
 		}
 
@@ -46,7 +46,7 @@ func (o *Owner) Send(ctx context.Context, most int, outcome Outcome) (sent []*le
 			return nil, err
 		}
 
-		err = Step(ctx, o.ledger, p, func(step *ledger.Step) {
+		err = Step(ctx, o.ledger, p, func(step *partitions.Step) {
 			step.Summary(nil)
 			for i := range accounts {
 				sent = append(sent, send(step, facts[i], events[i], most-len(sent), outcome)...)
@@ -60,7 +60,7 @@ func (o *Owner) Send(ctx context.Context, most int, outcome Outcome) (sent []*le
 	return sent, nil
 }
 
-func send(step *ledger.Step, f *ledger.Facts, all []*ledger.Scheduled, most int, outcome Outcome) (sent []*ledger.Scheduled) {
+func send(step *partitions.Step, f *partitions.Facts, all []*partitions.Scheduled, most int, outcome Outcome) (sent []*partitions.Scheduled) {
 	until := time.Now().UnixMilli()
 	if f.Breaker.Open || f.Breaker.Rate > 0 {
 		until, most = math.MaxInt64, min(most, 1)
@@ -69,7 +69,7 @@ func send(step *ledger.Step, f *ledger.Facts, all []*ledger.Scheduled, most int,
 	for _, s := range all {
 		switch {
 		case f.URL == "":
-			notSent := ledger.AttemptRecord{State: ledger.StateNotSent, Error: ledger.NoEndpointError, Attempt: s.Attempts}
+			notSent := partitions.AttemptRecord{State: partitions.StateNotSent, Error: partitions.NoEndpointError, Attempt: s.Attempts}
 			end(step, f, s, notSent)
 		case len(sent) < most && s.Due <= until:
 			record := outcome(s)
@@ -83,7 +83,7 @@ func send(step *ledger.Step, f *ledger.Facts, all []*ledger.Scheduled, most int,
 }
 
 // end records what has become of an event: a line of the log, what follows for it, and the endpoint.
-func end(step *ledger.Step, f *ledger.Facts, s *ledger.Scheduled, record ledger.AttemptRecord) {
+func end(step *partitions.Step, f *partitions.Facts, s *partitions.Scheduled, record partitions.AttemptRecord) {
 	now, account, b, t := time.Now(), s.Delivery.Account, &f.Breaker, &f.Tally
 	record.At = now
 	record.Replay = s.ReplayedAt > 0 || s.AskedAt > 0
@@ -94,28 +94,28 @@ func end(step *ledger.Step, f *ledger.Facts, s *ledger.Scheduled, record ledger.
 
 	state := f.State
 	switch record.State {
-	case ledger.StateDelivered:
-		state = ledger.EndpointHealthy
+	case partitions.StateDelivered:
+		state = partitions.EndpointHealthy
 		t.OK, t.Delivered = t.OK+1, t.Delivered+1
-		*b = ledger.Breaker{Rate: b.Rate}
+		*b = partitions.Breaker{Rate: b.Rate}
 		if record.Probe {
 			b.Rate = 10
 		}
-	case ledger.StateRetrying:
-		state = ledger.EndpointFailing
+	case partitions.StateRetrying:
+		state = partitions.EndpointFailing
 		t.Failed, t.Retried = t.Failed+1, t.Retried+1
-	case ledger.StateUndelivered:
-		state = ledger.EndpointUnreachable
+	case partitions.StateUndelivered:
+		state = partitions.EndpointUnreachable
 		t.Failed, t.Undelivered = t.Failed+1, t.Undelivered+1
 	default:
 		t.NotSent++
 	}
 
 	if record.HTTPStatus == http.StatusGone {
-		state = ledger.EndpointGone
+		state = partitions.EndpointGone
 	}
 
-	failedProbe := record.Probe && record.State != ledger.StateDelivered
+	failedProbe := record.Probe && record.State != partitions.StateDelivered
 	line, unanswered := record.Lines(s.Delivery, failedProbe)
 	if failedProbe {
 		b.Probes++
@@ -123,16 +123,16 @@ func end(step *ledger.Step, f *ledger.Facts, s *ledger.Scheduled, record ledger.
 	}
 
 	step.Log(account, [][]byte{line}, 200, failedProbe && b.Probes > 1)
-	if record.State == ledger.StateRetrying {
-		again := ledger.Scheduled{Key: s.Key, Due: record.NextAt.UnixMilli(), Attempts: record.Attempt, ReplayedAt: s.ReplayedAt}
-		step.Schedule(account, false, []ledger.Scheduled{again})
+	if record.State == partitions.StateRetrying {
+		again := partitions.Scheduled{Key: s.Key, Due: record.NextAt.UnixMilli(), Attempts: record.Attempt, ReplayedAt: s.ReplayedAt}
+		step.Schedule(account, false, []partitions.Scheduled{again})
 		step.Publish(account, unanswered, false)
 	} else {
-		step.Unschedule(account, []ledger.Unscheduled{{Key: s.Key, ReplayedAt: s.ReplayedAt, AskedAt: s.AskedAt}})
+		step.Unschedule(account, []partitions.Unscheduled{{Key: s.Key, ReplayedAt: s.ReplayedAt, AskedAt: s.AskedAt}})
 		step.Publish(account, line, true)
 	}
 
-	change := ledger.EndpointChange{Breaker: b, Tally: t, ProbeAnswered: f.ProbeRequest}
+	change := partitions.EndpointChange{Breaker: b, Tally: t, ProbeAnswered: f.ProbeRequest}
 	f.ProbeRequest = 0
 	if state != f.State {
 		f.State, change.State, change.StateSince = state, state, now.UnixMilli()

@@ -20,12 +20,15 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
 )
 
 // partitions is the number that production starts with.
-const partitions = ledger.DefaultPartitions
+const partitionCount = ledger.DefaultPartitions
 
 // sealKey seals the webhooks' secrets; every ledger here is dropped.
 var sealKey = bytes.Repeat([]byte{7}, 32)
@@ -46,7 +49,7 @@ func openBook(ctx context.Context, s *stack.Stack) *book {
 	l := got(ledger.Open(ctx, ledger.Config{
 		URL:         s.RedisURL(stack.OperatorUser),
 		Environment: "sandbox",
-		Partitions:  partitions,
+		Partitions:  partitionCount,
 		Pipelines:   4,
 		Secrets:     ledger.SecretKeys{Current: "bench", Keys: map[string][]byte{"bench": sealKey}},
 		Log:         slog.New(slog.DiscardHandler),
@@ -93,13 +96,13 @@ func amountOf(n int) delivery.Money {
 
 // createOrders creates n orders as of a time, in turn for the vendors; for one that is nil there is none.
 func (b *book) createOrders(ctx context.Context, vendors []*vendor, n int, at time.Time) []*order {
-	orders := make([]*order, n)
+	made := make([]*order, n)
 	first := b.made
 	b.made += n
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(64)
-	for i := range orders {
+	for i := range made {
 		v := vendors[i%len(vendors)]
 		if v == nil {
 			continue
@@ -107,7 +110,7 @@ func (b *book) createOrders(ctx context.Context, vendors []*vendor, n int, at ti
 
 		externalID, amount := fmt.Sprintf("B-%d", first+i), amountOf(first+i)
 		group.Go(func() error {
-			created, _, err := b.Orders.Create(ctx, &ledger.Creation{
+			created, _, err := b.Orders.Create(ctx, &orders.Creation{
 				Account: v.account, Body: []byte(externalID), Now: at,
 				Draft: &delivery.OrderDraft{
 					ExternalStoreID: storeID, ExternalOrderID: externalID, ReadyAt: at,
@@ -115,13 +118,13 @@ func (b *book) createOrders(ctx context.Context, vendors []*vendor, n int, at ti
 					Dropoff:     delivery.Dropoff{Text: "Bahariye Caddesi No: 2, Kadıköy", Point: delivery.Point{Latitude: 40.9880, Longitude: 29.0300}},
 					OrderAmount: amount, Payment: delivery.Payment{Type: delivery.Cash, CollectionAmount: amount},
 				},
-				Candidates: []ledger.Candidate{{Terms: b.fleet.Terms(), Covers: true}},
+				Candidates: []accounts.Candidate{{Terms: b.fleet.Terms(), Covers: true}},
 			})
 			if err != nil {
 				return fmt.Errorf("create an order: %w", err)
 			}
 
-			orders[i] = &order{vendor: v, state: *created.Order}
+			made[i] = &order{vendor: v, state: *created.Order}
 
 			return nil
 		})
@@ -129,7 +132,7 @@ func (b *book) createOrders(ctx context.Context, vendors []*vendor, n int, at ti
 
 	must(group.Wait())
 
-	return orders
+	return made
 }
 
 // makeEvents creates n orders and takes them to one status after the other, 10 minutes apart, many in one round trip.
@@ -137,7 +140,7 @@ func (b *book) makeEvents(ctx context.Context, vendors []*vendor, n int, at time
 	const atOnce = 64 // about so many orders of a partition, as an owner moves with one step
 	orders := b.createOrders(ctx, vendors, n, at)
 	for i, status := range to {
-		for some := range slices.Chunk(orders, atOnce*min(len(vendors), partitions)) {
+		for some := range slices.Chunk(orders, atOnce*min(len(vendors), partitionCount)) {
 			b.advance(ctx, status, at.Add(time.Duration(i)*10*time.Minute), some)
 		}
 	}
@@ -164,7 +167,7 @@ func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, or
 		update.Failure = delivery.OtherFailure
 	}
 
-	steps := make(map[int]*ledger.Step)
+	steps := make(map[int]*partitions.Step)
 	for _, o := range orders {
 		p := o.state.ID.Partition()
 		if steps[p] == nil {
@@ -177,7 +180,7 @@ func (b *book) advance(ctx context.Context, to delivery.Status, at time.Time, or
 }
 
 // advance adds an update to a step.
-func (o *order) advance(step *ledger.Step, update delivery.Update) {
+func (o *order) advance(step *partitions.Step, update delivery.Update) {
 	update.Order = o.state.ID
 	changes := delivery.Decide(&o.state, update, update.At).Changes
 	if len(changes) == 0 {

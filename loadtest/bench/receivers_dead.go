@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 )
 
@@ -53,12 +53,12 @@ func (b *book) addReceivers(ctx context.Context, n int, refusing bool) *receiver
 		url := listens + silentPath
 		if refusing {
 			// Accounts in a row are of all partitions.
-			url = []string{listens + silentPath, refuses + "/", listens + silentPath, listens + failsPath}[i/partitions%4]
+			url = []string{listens + silentPath, refuses + "/", listens + silentPath, listens + failsPath}[i/partitionCount%4]
 		}
 
 		url += strconv.Itoa(i)
 
-		v := &vendor{account: accountIn(i % partitions)}
+		v := &vendor{account: accountIn(i % partitionCount)}
 		r.vendors[i] = v
 		group.Go(func() error {
 			return caught(func() {
@@ -105,7 +105,7 @@ const (
 func (b *book) letWait(ctx context.Context, r *receivers, events int) {
 	last := make(map[int]string) // entry of each partition's events
 	// Accounts in a row are of different partitions, so each round trip writes one step for each partition.
-	for some := range slices.Chunk(r.vendors, partitions) {
+	for some := range slices.Chunk(r.vendors, partitionCount) {
 		age := youngest + rand.N(oldest-youngest)
 		orders := b.createOrders(ctx, some, len(some)*events/eventsPerOrder, time.Now().Add(-age))
 		for partition, entry := range b.deliverInVain(ctx, orders, time.Now().Add(-age)) {
@@ -114,12 +114,12 @@ func (b *book) letWait(ctx context.Context, r *receivers, events int) {
 	}
 
 	tokens := got(b.Ownership.Tokens(ctx))
-	var steps []*ledger.Step
+	var steps []*partitions.Step
 	for partition, entry := range last {
 		step := b.Ownership.Step(partition, got(tokens[partition].Token()))
 		step.Token.Events, step.Token.Webhooks = entry, entry
-		step.Positions(ledger.Counts{Events: -1, Updates: -1, Webhooks: -1}) // how many entries that is is not known
-		for i := partition; i < len(r.vendors); i += partitions {
+		step.Positions(partitions.Counts{Events: -1, Updates: -1, Webhooks: -1}) // how many entries that is is not known
+		for i := partition; i < len(r.vendors); i += partitionCount {
 			step.Endpoint(r.vendors[i].account, longDead())
 		}
 		steps = append(steps, step)
@@ -130,13 +130,13 @@ func (b *book) letWait(ctx context.Context, r *receivers, events int) {
 }
 
 // longDead is what is stored of an endpoint whose receiver is dead for deadFor.
-func longDead() *ledger.EndpointChange {
+func longDead() *partitions.EndpointChange {
 	now, since := time.Now(), time.Now().Add(-deadFor).UnixMilli()
 	probes := uint16(deadFor / probeEvery)
-	return &ledger.EndpointChange{
-		State:      ledger.EndpointFailing,
+	return &partitions.EndpointChange{
+		State:      partitions.EndpointFailing,
 		StateSince: since,
-		Breaker: &ledger.Breaker{
+		Breaker: &partitions.Breaker{
 			Open:     true,
 			Since:    since,
 			Hold:     now.Add(rand.N(probeEvery)).UnixMilli(),
@@ -158,7 +158,7 @@ func (b *book) deliverInVain(ctx context.Context, orders []*order, at time.Time)
 	}
 
 	tokens := got(b.Ownership.Tokens(ctx))
-	steps := make(map[int]*ledger.Step)
+	steps := make(map[int]*partitions.Step)
 	for _, o := range orders {
 		p := o.state.ID.Partition()
 		if steps[p] == nil {
@@ -167,9 +167,9 @@ func (b *book) deliverInVain(ctx context.Context, orders []*order, at time.Time)
 		o.advance(steps[p], delivered)
 	}
 
-	var all []*ledger.Step
+	var all []*partitions.Step
 	for _, step := range steps {
-		waiting := make([]ledger.Scheduled, len(step.Published))
+		waiting := make([]partitions.Scheduled, len(step.Published))
 		for i, d := range step.Published {
 			waiting[i] = tried(d, i)
 		}
@@ -188,11 +188,11 @@ func (b *book) deliverInVain(ctx context.Context, orders []*order, at time.Time)
 }
 
 // tried is event n of a schedule, which has been sent in vain one to six times.
-func tried(d *ledger.Delivery, n int) ledger.Scheduled {
+func tried(d *partitions.Delivery, n int) partitions.Scheduled {
 	due := d.OccurredAt.Add(rand.N(time.Since(d.OccurredAt)))
 	isOverdue := n%10 != 0
 	if !isOverdue {
 		due = time.Now().Add(rand.N(4 * time.Hour))
 	}
-	return ledger.Scheduled{Key: d.Key, Due: due.UnixMilli(), Attempts: 1 + n%6}
+	return partitions.Scheduled{Key: d.Key, Due: due.UnixMilli(), Attempts: 1 + n%6}
 }

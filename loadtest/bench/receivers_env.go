@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/loadtest/harness"
 )
@@ -176,13 +176,13 @@ func (e *receiversEnv) processes() []harness.Process {
 }
 
 // tokens returns the token of each partition, by its number.
-func (e *receiversEnv) tokens(ctx context.Context) ([]ledger.Token, error) {
+func (e *receiversEnv) tokens(ctx context.Context) ([]partitions.Token, error) {
 	stored, err := e.book.Ownership.Tokens(ctx)
 	if err != nil {
 		return nil, err
 	}
 
-	tokens := make([]ledger.Token, partitions)
+	tokens := make([]partitions.Token, partitionCount)
 	for p := range tokens {
 		tokens[p], err = stored[p].Token()
 		if err != nil {
@@ -215,7 +215,7 @@ func (e *receiversEnv) awaitOwners(ctx context.Context, workers int) {
 		delete(owned, "") // of no worker
 		isEven := len(owned) == workers
 		for _, n := range owned {
-			isEven = isEven && n == partitions/workers
+			isEven = isEven && n == partitionCount/workers
 		}
 
 		return isEven, err

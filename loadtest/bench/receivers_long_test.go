@@ -21,7 +21,7 @@ import (
 func TestLetWait_LeavesWhatIsDelivered(t *testing.T) {
 	t.Parallel()
 
-	const accounts, events = 2 * partitions, 10
+	const accounts, events = 2 * partitionCount, 10
 	b := &bench{dir: t.TempDir(), out: io.Discard, options: options{short: true}}
 	err := stack.Build(t.Context(), filepath.Join(b.dir, "bin"), "gateway", "worker")
 	if err != nil {

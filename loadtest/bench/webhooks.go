@@ -280,7 +280,7 @@ const (
 // killWorker returns when the last kill's worker has started again.
 func (e *webhookEnv) killWorker(ctx context.Context, times int) {
 	random := rand.New(rand.NewPCG(e.bench.seed, 1))
-	epochs := e.awaitOwned(ctx, make([]uint64, partitions))
+	epochs := e.awaitOwned(ctx, make([]uint64, partitionCount))
 	for range times {
 		life := shortestLife + time.Duration(random.Int64N(int64(longestLife-shortestLife)))
 		must(harness.Sleep(ctx, life))
@@ -293,14 +293,14 @@ func (e *webhookEnv) killWorker(ctx context.Context, times int) {
 
 // awaitOwned waits until every partition has an owner of an epoch later than before, and returns the epochs.
 func (e *webhookEnv) awaitOwned(ctx context.Context, before []uint64) []uint64 {
-	now := make([]uint64, partitions)
+	now := make([]uint64, partitionCount)
 	must(harness.Await(ctx, "every partition has a new owner", time.Minute, 50*time.Millisecond, func() (bool, error) {
 		stored, err := e.Ownership.Tokens(ctx)
 		if err != nil {
 			return false, err
 		}
 
-		for p := range partitions {
+		for p := range partitionCount {
 			token, err := stored[p].Token()
 			isNew := token.Owner != "" && token.Epoch > before[p]
 			if err != nil || !isNew {

@@ -11,6 +11,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/webhooks"
 	"vendorapi/loadtest/harness"
 )
 
@@ -90,7 +91,7 @@ func (b *backlog) letWait(ctx context.Context) {
 	b.deadline = time.Now().Add(short(b.bench, 75*time.Second, 4*time.Second))
 	b.dead = b.fill(ctx, b.waiting, refuses, b.deadline.Add(-deliveryWindow))
 
-	var endpoint *ledger.WebhookEndpoint
+	var endpoint *webhooks.WebhookEndpoint
 	b.waiting.grow(ctx, "backlog.bytes", b.events, func() {
 		quietLooks, retried := 0, int64(0)
 		awaitFor(ctx, "all events wait", 40*time.Second, 250*time.Millisecond, func() (bool, error) {
@@ -183,7 +184,7 @@ func (e *webhookEnv) memory(ctx context.Context) float64 {
 }
 
 // queue returns what the ledger has of an endpoint, and how many events it has not queued yet.
-func (e *webhookEnv) queue(ctx context.Context, v *vendor) (endpoint *ledger.WebhookEndpoint, unqueued int64, err error) {
+func (e *webhookEnv) queue(ctx context.Context, v *vendor) (endpoint *webhooks.WebhookEndpoint, unqueued int64, err error) {
 	stats, err := e.Monitor.Stats(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -194,8 +195,8 @@ func (e *webhookEnv) queue(ctx context.Context, v *vendor) (endpoint *ledger.Web
 
 // awaitEmpty gives the worker 10 s to record what has just been received, and to
 // give up what cannot be sent any more. The figures show what is left after that.
-func (e *webhookEnv) awaitEmpty(ctx context.Context, v *vendor) *ledger.WebhookEndpoint {
-	var endpoint *ledger.WebhookEndpoint
+func (e *webhookEnv) awaitEmpty(ctx context.Context, v *vendor) *webhooks.WebhookEndpoint {
+	var endpoint *webhooks.WebhookEndpoint
 	awaitFor(ctx, "an empty queue", 10*time.Second, 20*time.Millisecond, func() (bool, error) {
 		now, unqueued, err := e.queue(ctx, v)
 		if err != nil {

@@ -71,7 +71,7 @@ func (e *webhookEnv) processes() []harness.Process {
 func (e *webhookEnv) addVendor(ctx context.Context, how behaviour) *vendor {
 	v := &vendor{
 		endpoint: newEndpoint(stack.FreeAddr(), how, &e.received),
-		account:  accountIn(len(e.vendors) % partitions),
+		account:  accountIn(len(e.vendors) % partitionCount),
 	}
 
 	e.vendors = append(e.vendors, v)
@@ -103,7 +103,7 @@ func accountIn(partition int) delivery.AccountID {
 func partitionOf(id delivery.AccountID) int {
 	hash := fnv.New64a()
 	hash.Write(id[:])
-	return int(hash.Sum64() % partitions)
+	return int(hash.Sum64() % partitionCount)
 }
 
 // settleRedis waits until Redis does not rewrite its file, so that a measurement pays for its own work only.

@@ -12,6 +12,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
 	"vendorapi/loadtest/harness"
@@ -94,7 +95,7 @@ func (s *scene) openUnreachable(ctx context.Context, name string) (*stack.Vendor
 	}
 	defer func() { _ = l.Close() }() // nothing waits to be written
 
-	err = l.Webhooks.Publish(ctx, ledger.Notice{
+	err = l.Webhooks.Publish(ctx, accounts.Notice{
 		Account:    account,
 		Type:       delivery.StoreActivated,
 		OccurredAt: time.Now().Add(-24*time.Hour + 8*time.Second),

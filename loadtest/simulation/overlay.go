@@ -19,8 +19,10 @@ func newOverlay(ctx context.Context, module string, folders ...string) (*overlay
 	if err := importGateway(o, module); err != nil {
 		return nil, err
 	}
-	if err := waitDurably(o, filepath.Join(module, "internal/ledger")); err != nil {
-		return nil, err
+	for _, path := range lockingPackages {
+		if err := waitDurably(o, filepath.Join(module, path)); err != nil {
+			return nil, err
+		}
 	}
 
 	for _, path := range seededPackages {
@@ -36,6 +38,16 @@ func newOverlay(ctx context.Context, module string, folders ...string) (*overlay
 	}
 
 	return o, nil
+}
+
+// lockingPackages hold mutexes while they wait for Redis. Each has a durableLock in standins.
+var lockingPackages = []string{
+	"internal/ledger/accounts",
+	"internal/ledger/audit",
+	"internal/ledger/core",
+	"internal/ledger/limits",
+	"internal/ledger/operations",
+	"internal/ledger/orders",
 }
 
 // waitDurably replaces sync.Mutex in a package by durableLock. A goroutine that waits for a mutex does not count as
@@ -65,7 +77,7 @@ func waitDurably(o *overlay.Overlay, folder string) error {
 }
 
 // seededPackages draw random numbers that reach Redis, or that decide when something happens.
-var seededPackages = []string{"gateway", "internal/ledger", "worker/dispatch"}
+var seededPackages = []string{"gateway", "internal/ledger/core", "internal/ledger/orders", "internal/ledger/partitions", "worker/dispatch"}
 
 // drawBySeed lets a package draw from package chance, which the seed determines, instead of math/rand/v2.
 func drawBySeed(o *overlay.Overlay, folder string) error {

@@ -15,6 +15,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/browser"
 	"vendorapi/internal/testenv/testserver"
@@ -103,7 +104,7 @@ func (e *panelEnv) giveUp(t *testing.T, v *vendor) {
 	t.Helper()
 	account, err := delivery.ParseAccountID(v.AccountID)
 	must(t, err)
-	must(t, e.ledger.Webhooks.Publish(t.Context(), ledger.Notice{
+	must(t, e.ledger.Webhooks.Publish(t.Context(), accounts.Notice{
 		Account: account, Type: delivery.StoreActivated, OccurredAt: time.Now().Add(-24*time.Hour + 8*time.Second),
 		Data: []byte(`{"externalStoreId":"branch-1"}`),
 	}))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/operations"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -301,8 +302,8 @@ func TestSessions_AreOutOfReachOfGatewayAndWorker(t *testing.T) {
 
 	open("gateway") // loads the library
 	reporting := open("reporting")
-	id := ledger.NewSessionID()
-	_, err := reporting.Sessions.Create(t.Context(), id, ledger.Session{User: "ayse"})
+	id := operations.NewSessionID()
+	_, err := reporting.Sessions.Create(t.Context(), id, operations.Session{User: "ayse"})
 	must(t, err)
 	digest := sha256.Sum256([]byte(id))
 	key := fmt.Sprintf(`"sessions:{sg}%s"`, escaped(digest[:]))
@@ -323,7 +324,7 @@ func TestSessions_AreOutOfReachOfGatewayAndWorker(t *testing.T) {
 			}
 		}
 
-		if _, err := open(user).Sessions.Create(t.Context(), ledger.NewSessionID(), ledger.Session{User: "ayse"}); err == nil {
+		if _, err := open(user).Sessions.Create(t.Context(), operations.NewSessionID(), operations.Session{User: "ayse"}); err == nil {
 			t.Errorf("%s has made a session", user)
 		}
 	}

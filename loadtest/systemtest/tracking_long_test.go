@@ -12,7 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
@@ -59,7 +60,7 @@ func (e *trackingEnv) reach(o *delivery.Order, status delivery.Status, minutes i
 	e.T.Helper()
 	u := delivery.Update{Order: o.ID, Fleet: e.Fleet.ID, Kind: delivery.KindStatus, Status: status, Failure: failure, Courier: testenv.Courier,
 		At: e.began.Add(time.Duration(minutes) * time.Minute)}
-	e.Step(o.ID.Partition(), func(step *ledger.Step) {
+	e.Step(o.ID.Partition(), func(step *partitions.Step) {
 		order := e.Read(o.ID)
 		step.Change(order, delivery.Decide(order, u, u.At).Changes)
 	})
@@ -70,7 +71,7 @@ func (e *trackingEnv) locate(o *delivery.Order) {
 	e.T.Helper()
 	at := e.began.Add(6 * time.Minute)
 	ignored, err := e.Ledger.Orders.ReportLocations(e.T.Context(), e.Fleet.ID,
-		[]ledger.Position{{Order: o.ID, Location: delivery.Location{Point: e.vendor.Store.Point, At: at}}}, at)
+		[]orders.Position{{Order: o.ID, Location: delivery.Location{Point: e.vendor.Store.Point, At: at}}}, at)
 	if err != nil || ignored != 0 {
 		e.T.Fatal("the position was ignored", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
 )
 
 // Decisions are the actions about the books. Their entries are kept without end, as the books are,
@@ -29,12 +29,12 @@ func (a *Archive) KeepAudit(ctx context.Context, days int) error {
 
 	var kept string
 	row := a.conn.QueryRow(ctx, "SELECT extract(engine_full, ' TTL (.*?) SETTINGS') FROM system.tables WHERE database = {database:String} AND name = {table:String}",
-		clickhouse.Named("database", a.database), clickhouse.Named("table", a.local(audit.name)))
+		clickhouse.Named("database", a.database), clickhouse.Named("table", a.local(auditTable.name)))
 	if err := row.Scan(&kept); err != nil || kept == wanted {
 		return a.fault(ctx, "reading system.tables", err)
 	}
 
-	return a.exec(ctx, fmt.Sprintf("ALTER TABLE %s %s %s", a.local(audit.name), a.onCluster(), change+wanted))
+	return a.exec(ctx, fmt.Sprintf("ALTER TABLE %s %s %s", a.local(auditTable.name), a.onCluster(), change+wanted))
 }
 
 // auditDays are the days that a search looks at when it does not name the first.
@@ -99,7 +99,7 @@ type auditRow struct {
 }
 
 // auditRows returns the rows of some entries.
-func auditRows(entries []ledger.AuditEntry) []auditRow {
+func auditRows(entries []audit.Entry) []auditRow {
 	rows := make([]auditRow, len(entries))
 	for i, e := range entries {
 		rows[i] = auditRow{
@@ -125,7 +125,7 @@ func auditRows(entries []ledger.AuditEntry) []auditRow {
 }
 
 // AuditEntries are the newest that a search finds, at most limit, newest first.
-func (a *Archive) AuditEntries(ctx context.Context, s url.Values, limit int) (found []ledger.AuditEntry, err error) {
+func (a *Archive) AuditEntries(ctx context.Context, s url.Values, limit int) (found []audit.Entry, err error) {
 	where, args := "true", []any{clickhouse.Named("limit", limit)}
 	for name, condition := range auditFilters {
 		if value := s.Get(name); value != "" {
@@ -135,7 +135,7 @@ func (a *Archive) AuditEntries(ctx context.Context, s url.Values, limit int) (fo
 
 	err = a.Each(ctx, `SELECT at, id, version, actor, credential, address, request_id, action, account_id, fleet_id, order_id, external_store_id,
 	old_values, new_values, outcome FROM audit WHERE `+where+" ORDER BY at DESC, id LIMIT {limit:UInt32}", func(rows driver.Rows) error {
-		var e ledger.AuditEntry
+		var e audit.Entry
 		var version uint32
 		var account, fleet, order uuid.UUID
 		err := rows.Scan(&e.At, &e.ID, &version, &e.Actor, &e.Credential, &e.Address, &e.RequestID, &e.Action, &account, &fleet, &order, &e.Store,

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
 )
 
-func auditOf(id string, version int, at time.Time) ledger.AuditEntry {
-	return ledger.AuditEntry{At: at, ID: id, Version: version, Actor: "ayşe", Credential: "admin key", Address: "192.0.2.1", RequestID: "00112233aabbccdd",
+func auditOf(id string, version int, at time.Time) audit.Entry {
+	return audit.Entry{At: at, ID: id, Version: version, Actor: "ayşe", Credential: "admin key", Address: "192.0.2.1", RequestID: "00112233aabbccdd",
 		Action: "account changed", Account: account(1), Store: "moda", Old: `{"a":"ğ"}`, New: `{"a":2}`}
 }
 
@@ -22,7 +22,7 @@ func TestAudit_OneRowForAnEntryWhateverIsRepeated(t *testing.T) {
 
 	first, second := auditOf("X", 1, noon), auditOf("X", 2, noon)
 	second.Outcome = "ACCOUNT_NOT_FOUND"
-	for name, order := range map[string][][]ledger.AuditEntry{
+	for name, order := range map[string][][]audit.Entry{
 		"in order": {{first}, {second}}, "backwards": {{second}, {first}}, "together, twice": {{first, second}, {second, first}},
 		"again and again": {{first}, {first}, {second}, {first}, {first, first}},
 	} {
@@ -39,7 +39,7 @@ func TestAudit_OneRowForAnEntryWhateverIsRepeated(t *testing.T) {
 				found[i].At = found[i].At.In(noon.Location())
 			}
 
-			if !reflect.DeepEqual(found, []ledger.AuditEntry{second}) {
+			if !reflect.DeepEqual(found, []audit.Entry{second}) {
 				t.Errorf("%+v", found)
 			}
 		})
@@ -52,7 +52,7 @@ func TestAudit_SearchFindsWhatIsAskedForNewestFirst(t *testing.T) {
 	a := newArchive(t)
 	at := func(n int) time.Time { return noon.AddDate(0, 0, n) }
 	fleet, order := delivery.FleetID{7}, delivery.OrderID{8}
-	rows := []ledger.AuditEntry{auditOf("0", 1, at(0)), auditOf("1", 1, at(1)), auditOf("2", 1, at(2)), auditOf("3", 1, at(3)), auditOf("4", 1, at(3).Add(time.Second))}
+	rows := []audit.Entry{auditOf("0", 1, at(0)), auditOf("1", 1, at(1)), auditOf("2", 1, at(2)), auditOf("3", 1, at(3)), auditOf("4", 1, at(3).Add(time.Second))}
 	rows[1].Actor, rows[2].Action, rows[3].Fleet, rows[3].Account, rows[4].Order, rows[4].Store = "deniz", "recipient viewed", fleet, delivery.AccountID{}, order, ""
 	noError(t, a.Insert(t.Context(), &Batch{Audit: rows}))
 	all := "from=" + dateOf(at(0)) + "&to=" + dateOf(at(3))
@@ -109,7 +109,7 @@ func TestAudit_IsKeptAsLongAsIsSaid(t *testing.T) {
 	count := func() uint64 { return one[uint64](t, a, "SELECT count() FROM audit FINAL WHERE NOT "+decisions) }
 	now := time.Now()
 	fill := func() {
-		entries := []ledger.AuditEntry{auditOf("old", 1, now.AddDate(0, 0, -40)), auditOf("new", 1, now)}
+		entries := []audit.Entry{auditOf("old", 1, now.AddDate(0, 0, -40)), auditOf("new", 1, now)}
 		for _, action := range Decisions {
 			decision := auditOf(action, 1, now.AddDate(-9, 0, 0))
 			decision.Action = action

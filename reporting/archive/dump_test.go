@@ -19,7 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/journal"
 )
@@ -50,7 +50,7 @@ func TestDump_LoadsTheSameRows(t *testing.T) {
 		{Account: account(1), EventID: "evt_2", Order: all[0].ID, At: at, State: "undelivered", Error: "çöktü; \"x\"\n", Replay: true, Probe: true, Partition: 3, Entry: "1-2", Line: 2},
 	}
 
-	b.Audit = []ledger.AuditEntry{auditOf("X", 1, at), auditOf("X", 2, at), auditOf("Y", 1, at)}
+	b.Audit = []audit.Entry{auditOf("X", 1, at), auditOf("X", 2, at), auditOf("Y", 1, at)}
 	noError(t, from.Insert(t.Context(), b))
 	noError(t, from.InsertAgain(t.Context(), b)) // rows that replace each other
 	batch := uuid.New()

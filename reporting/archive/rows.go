@@ -11,7 +11,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
 )
 
 // Order is a row of orders: an order as of one version. A zero time is NULL where allowed.
@@ -111,7 +111,7 @@ type Batch struct {
 	Events   []Event
 	Late     []LateDelivery
 	Outcomes []Outcome
-	Audit    []ledger.AuditEntry
+	Audit    []audit.Entry
 }
 
 // Rows is how many rows the batch has.
@@ -217,7 +217,7 @@ var (
 	orderEvents     = newTable[Event]("order_events")
 	lateDeliveries  = newTable[LateDelivery]("late_deliveries")
 	webhookOutcomes = newTable[Outcome]("webhook_outcomes")
-	audit           = newTable[auditRow]("audit")
+	auditTable      = newTable[auditRow]("audit")
 	journalTable    = &table{"journal", columnsOf[journalRow](), true}
 
 	// What ClickHouse fills itself, for copies of it. The driver writes no UInt256: ClickHouse reads it from a String.
@@ -240,7 +240,7 @@ var (
 
 	identity = listedTable(Identity, "number UInt32; environment String; ledger String; since DateTime64(3, 'UTC')")
 
-	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, audit, journalTable, closedOrders, closedDays, deliverySets, reconciliations, identity}
+	rowTables = []*table{orders, orderEvents, lateDeliveries, webhookOutcomes, auditTable, journalTable, closedOrders, closedDays, deliverySets, reconciliations, identity}
 )
 
 // Identity is the name of the table that says whose the database is. A database without any order

@@ -20,7 +20,7 @@ import (
 	"github.com/alexedwards/argon2id"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/operations"
 	"vendorapi/internal/service"
 )
 
@@ -114,8 +114,8 @@ func (g *Gate) begin(w http.ResponseWriter, r *http.Request, user *User) error {
 		}
 	}
 
-	id := ledger.NewSessionID()
-	_, err := g.ledger.Sessions.Create(r.Context(), id, ledger.Session{User: user.Name, Roles: user.Roles, Credential: user.credential(id)})
+	id := operations.NewSessionID()
+	_, err := g.ledger.Sessions.Create(r.Context(), id, operations.Session{User: user.Name, Roles: user.Roles, Credential: user.credential(id)})
 	if err != nil {
 		return err
 	}

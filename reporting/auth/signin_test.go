@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/operations"
 	"vendorapi/internal/testenv"
 )
 
@@ -76,8 +76,8 @@ func TestSession_CannotBeMadeUpInRedis(t *testing.T) {
 	unsigned.Credential = [32]byte{}
 
 	e.browser().Get("/reports/x", "Cookie: "+sessionCookie+"="+id).Want(200, "ayse")
-	for _, s := range []ledger.Session{*stored, another, unsigned} {
-		madeUp := ledger.NewSessionID()
+	for _, s := range []operations.Session{*stored, another, unsigned} {
+		madeUp := operations.NewSessionID()
 		_, err := e.Ledger.Sessions.Create(t.Context(), madeUp, s)
 		must(t, err)
 		e.browser().Get("/reports/x", "Cookie: "+sessionCookie+"="+madeUp).Want(401, "TOKEN_INVALID")

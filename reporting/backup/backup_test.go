@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/operations"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
@@ -75,7 +76,7 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 		s.Delivered(time.Now())
 		s.AwaitExported()
 		for partition := range s.Ledger.Partitions() {
-			_, err := s.Ledger.Lifecycle.Trim(t.Context(), partition, 0)
+			_, err := s.Ledger.Streams.Trim(t.Context(), partition, 0)
 			noError(t, err)
 		}
 	}})
@@ -116,7 +117,7 @@ func TestMake_LosesNothingThatIsExportedMeanwhile(t *testing.T) {
 	if err != nil || !again.Before {
 		t.Errorf("a second time: %+v, %v", again, err)
 	}
-	if _, err := m.Finish(t.Context(), to, s.Ledger, a, true, quiet); !errors.Is(err, ledger.ErrOtherCopy) {
+	if _, err := m.Finish(t.Context(), to, s.Ledger, a, true, quiet); !errors.Is(err, operations.ErrOtherCopy) {
 		t.Errorf("the Redis that was copied: %v", err)
 	}
 
@@ -369,9 +370,9 @@ func TestMake_LooksAtTheSumOfASnapshot(t *testing.T) {
 	m := &Manifest{}
 	corrupted := "REDIS0011 some keys \xff" + strings.Repeat("\x01", 8)
 
-	err := m.copyRedis(t.TempDir(), ledger.Node{}, strings.NewReader(corrupted), func(string) {})
+	err := m.copyRedis(t.TempDir(), operations.Node{}, strings.NewReader(corrupted), func(string) {})
 
-	if !errors.Is(err, ledger.ErrSnapshot) || len(m.Redis) != 0 {
+	if !errors.Is(err, operations.ErrSnapshot) || len(m.Redis) != 0 {
 		t.Errorf("%v, listed are %+v", err, m.Redis)
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/operations"
 	"vendorapi/reporting/archive"
 )
 
@@ -69,7 +70,7 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 		}
 	}()
 
-	began, err := l.Lifecycle.ServerTime(ctx) // what the backup holds back expires by that clock
+	began, err := l.ServerTime(ctx) // what the backup holds back expires by that clock
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func (m *Manifest) copyBoth(ctx context.Context, l *ledger.Ledger, a *archive.Ar
 		}
 	}
 
-	return l.Backup.Snapshots(ctx, func(node ledger.Node, rdb io.Reader) error {
+	return l.Backup.Snapshots(ctx, func(node operations.Node, rdb io.Reader) error {
 		return m.copyRedis(dir, node, rdb, progress)
 	})
 }
@@ -173,9 +174,9 @@ func (m *Manifest) copyTable(ctx context.Context, a *archive.Archive, dir, name 
 	return nil
 }
 
-func (m *Manifest) copyRedis(dir string, node ledger.Node, rdb io.Reader, progress func(string)) error {
+func (m *Manifest) copyRedis(dir string, node operations.Node, rdb io.Reader, progress func(string)) error {
 	r := Redis{File: "redis-" + strconv.Itoa(len(m.Redis)) + ".rdb", Addr: node.Addr, Slots: node.Slots}
-	var sum ledger.RDBSum
+	var sum operations.RDBSum
 	err := m.create(dir, r.File, func(w io.Writer) (err error) {
 		counted := &counter{report: everySecond(func(n uint64) { progress(fmt.Sprintf("Redis %s: %d MB", node.Addr, n>>20)) })}
 		buffered := bufio.NewWriterSize(w, 1<<20)
@@ -309,10 +310,10 @@ var ErrHistory = errors.New("ClickHouse is not empty")
 // Finish loads ClickHouse and makes the restored Redis fit to go on. a is nil where
 // ClickHouse has survived or was restored by other means. Without merge it refuses a
 // ClickHouse that has rows. It may be repeated after an error, with merge.
-func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a *archive.Archive, merge bool, progress func(string)) (_ ledger.Resumed, err error) {
+func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a *archive.Archive, merge bool, progress func(string)) (_ operations.Resumed, err error) {
 	defer wrap("restore", &err)
 	if l.Environment() != m.Environment || l.Partitions() != m.Partitions {
-		return ledger.Resumed{}, fmt.Errorf("the backup is of %s with %d partitions, the settings say %s with %d",
+		return operations.Resumed{}, fmt.Errorf("the backup is of %s with %d partitions, the settings say %s with %d",
 			m.Environment, m.Partitions, l.Environment(), l.Partitions())
 	}
 
@@ -322,7 +323,7 @@ func (m *Manifest) Finish(ctx context.Context, from string, l *ledger.Ledger, a 
 	}
 
 	if err != nil {
-		return ledger.Resumed{}, err
+		return operations.Resumed{}, err
 	}
 
 	return l.Backup.Resume(ctx, m.ID, m.Hold)

@@ -24,6 +24,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/operations"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/journal"
 	"vendorapi/reporting/reports"
@@ -240,7 +241,7 @@ func (b *Books) moveHeadForward(ctx context.Context, l *Log, chain *journal.Chai
 // head is moved. It fills in m's Format, Sequence, Previous and At, and adds the entry to l, which must
 // not be used again after an error.
 //
-// ErrChanged (somebody else was earlier), ledger.ErrLate (it took too long), and errNotSigned:
+// ErrChanged (somebody else was earlier), operations.ErrLate (it took too long), and errNotSigned:
 // nothing was decided. An error together with an entry: it was decided, and the next Read stores it.
 // Any other error: it is not known whether it was decided, and Read shows it.
 func (b *Books) append(ctx context.Context, l *Log, m *Manifest) (*Entry, error) {
@@ -264,7 +265,7 @@ func (b *Books) append(ctx context.Context, l *Log, m *Manifest) (*Entry, error)
 	switch {
 	case errors.Is(err, ledger.ErrConflict):
 		return nil, ErrChanged
-	case errors.Is(err, ledger.ErrLate):
+	case errors.Is(err, operations.ErrLate):
 		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("it is not known whether it was decided, `reporting month status` shows it: %w", err)

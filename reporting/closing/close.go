@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/operations"
 	"vendorapi/reporting/archive"
 )
 
@@ -267,7 +267,7 @@ func (b *Books) book(ctx context.Context, l *Log, m *Manifest, progress func(str
 
 	e, err := b.append(ctx, l, m)
 	switch {
-	case errors.Is(err, ledger.ErrLate), errors.Is(err, errNotSigned):
+	case errors.Is(err, operations.ErrLate), errors.Is(err, errNotSigned):
 		return nil, errors.Join(err, b.archive.RemoveBatch(context.WithoutCancel(ctx), m.Batch))
 	case errors.Is(err, ErrChanged):
 		return b.decidedBefore(context.WithoutCancel(ctx), m.Batch)

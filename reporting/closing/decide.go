@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
 )
 
 // Decision is what a person decides.
@@ -103,8 +103,8 @@ func (b *Books) audited(ctx context.Context, who Person, d Decision, progress fu
 		return Outcome{}, fmt.Errorf("an entry of the audit trail: %w", err)
 	}
 
-	entry := &ledger.AuditEntry{
-		At: b.now().Truncate(time.Millisecond), ID: ledger.NewAuditID(), Version: 1,
+	entry := &audit.Entry{
+		At: b.now().Truncate(time.Millisecond), ID: audit.NewID(), Version: 1,
 		Actor: who.Name, Credential: who.Credential, Address: who.Address, RequestID: who.RequestID,
 		Action: actions[d.Kind], New: string(details),
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/reporting/archive"
@@ -149,7 +149,7 @@ func (e *env) reportLate(o *archive.Order, at time.Time) {
 // refuseLate is the report of a courier, which Redis keeps.
 func (e *env) refuseLate(o *archive.Order, at time.Time) {
 	e.T.Helper()
-	e.Step(o.ID.Partition(), func(step *ledger.Step) {
+	e.Step(o.ID.Partition(), func(step *partitions.Step) {
 		update := &delivery.Update{Order: o.ID, Status: delivery.Delivered, At: at}
 		step.Refuse(update, o.Status, "late_delivery", true)
 	})

@@ -67,7 +67,7 @@ type Recovery struct {
 // entries of which something was brought back, also with an error.
 func (b *Books) Recover(ctx context.Context, from Recovery, progress func(string)) ([]Entry, error) {
 	r := &recovery{Books: b, from: from, progress: progress}
-	err := b.ledger.Exclusively(ctx, "recover", r.run)
+	err := b.ledger.Books.Exclusively(ctx, "recover", r.run)
 	return r.recovered, err
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/operations"
 )
 
 // How often a task says that it is at work, and after how long it counts as interrupted.
@@ -153,7 +153,7 @@ func (b *Books) LastTask(ctx context.Context) (Task, error) {
 }
 
 func (t *Tasks) carryOut(ctx context.Context, s *startedTask) {
-	s.err = t.books.ledger.Exclusively(ctx, "decision", func(ctx context.Context) error {
+	s.err = t.books.ledger.Books.Exclusively(ctx, "decision", func(ctx context.Context) error {
 		before, err := t.books.ledger.Books.Progress(ctx)
 		if err != nil {
 			return err
@@ -169,7 +169,7 @@ func (t *Tasks) carryOut(ctx context.Context, s *startedTask) {
 		return err
 	})
 
-	if errors.Is(s.err, ledger.ErrBusy) {
+	if errors.Is(s.err, operations.ErrBusy) {
 		s.err = t.busy(ctx)
 	}
 

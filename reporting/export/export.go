@@ -23,6 +23,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
 	"vendorapi/reporting/archive"
@@ -66,7 +68,7 @@ type Exporter struct {
 	Tracer *tracing.Tracer
 }
 
-func (e *Exporter) trace(entries []ledger.Entry, began time.Time) {
+func (e *Exporter) trace(entries []partitions.Entry, began time.Time) {
 	ended := time.Now()
 	for _, id := range ordersOf(entries) {
 		e.Tracer.Record(&tracing.Span{Name: "export order", Kind: tracing.Consumer, Order: id, Began: began, Ended: ended,
@@ -91,7 +93,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 	})
 
 	group.Go(func() error {
-		err := e.ledger.Streams.Run(ctx, ledger.Feed{
+		err := e.ledger.Streams.Run(ctx, partitions.Feed{
 			Role:       ledger.RoleExport,
 			Consumer:   e.consumer,
 			Handle:     e.turn,
@@ -119,7 +121,7 @@ const (
 
 // turn exports what one read has brought, in pieces, each acknowledged by itself. Of an
 // order in two pieces the later version counts, whichever is stored last.
-func (e *Exporter) turn(ctx context.Context, entries []ledger.Entry) error {
+func (e *Exporter) turn(ctx context.Context, entries []partitions.Entry) error {
 	var pieces errgroup.Group
 	pieces.SetLimit(piecesAtOnce)
 	for piece := range slices.Chunk(entries, entriesAtOnce) {
@@ -145,7 +147,7 @@ func (e *Exporter) turn(ctx context.Context, entries []ledger.Entry) error {
 
 // export stores and acknowledges some entries. A crash in between stores them
 // again.
-func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) error {
+func (e *Exporter) export(ctx context.Context, entries []partitions.Entry) error {
 	batch, err := compose(ctx, e.ledger, entries)
 	if err != nil {
 		return err
@@ -167,8 +169,8 @@ func (e *Exporter) export(ctx context.Context, entries []ledger.Entry) error {
 		e.metrics.rows.WithLabelValues(archive.Tables()[i]).Add(float64(rows))
 	}
 
-	exported := slices.DeleteFunc(slices.Clone(entries), func(x ledger.Entry) bool {
-		return slices.ContainsFunc(x.Events, func(event ledger.Event) bool { return batch.unreadable[event.Order] != nil })
+	exported := slices.DeleteFunc(slices.Clone(entries), func(x partitions.Entry) bool {
+		return slices.ContainsFunc(x.Events, func(event partitions.Event) bool { return batch.unreadable[event.Order] != nil })
 	})
 	if err := e.ledger.Streams.Ack(ctx, ledger.RoleExport, exported...); err != nil {
 		return err
@@ -283,7 +285,7 @@ type composed struct {
 }
 
 // compose makes one row of every order, of its latest version, and one of each event.
-func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*composed, error) {
+func compose(ctx context.Context, l *ledger.Ledger, entries []partitions.Entry) (*composed, error) {
 	ids := ordersOf(entries)
 	orders, unreadable, err := l.Orders.GetReadable(ctx, ids)
 	if err != nil {
@@ -335,7 +337,7 @@ func compose(ctx context.Context, l *ledger.Ledger, entries []ledger.Entry) (*co
 	return batch, nil
 }
 
-func ordersOf(entries []ledger.Entry) (ids []delivery.OrderID) {
+func ordersOf(entries []partitions.Entry) (ids []delivery.OrderID) {
 	seen := make(map[delivery.OrderID]bool, len(entries))
 	for i := range entries {
 		for _, event := range entries[i].Events {
@@ -352,9 +354,9 @@ func ordersOf(entries []ledger.Entry) (ids []delivery.OrderID) {
 // orderRows adds to each order its store's name and tax number as they are now. They stay
 // empty without a readable record: the order's money belongs into the reports.
 func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) (rows []archive.Order, unreadable []error, err error) {
-	unique := make(map[ledger.StoreName]bool)
+	unique := make(map[accounts.StoreName]bool)
 	for _, o := range orders {
-		unique[ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}] = true
+		unique[accounts.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}] = true
 	}
 
 	names := slices.Collect(maps.Keys(unique))
@@ -364,7 +366,7 @@ func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) 
 	}
 
 	for _, o := range orders {
-		rows = append(rows, archive.OrderOf(o, stores[ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}]))
+		rows = append(rows, archive.OrderOf(o, stores[accounts.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}]))
 	}
 
 	return rows, unreadable, nil
@@ -373,7 +375,7 @@ func orderRows(ctx context.Context, l *ledger.Ledger, orders []*delivery.Order) 
 // outcomeRows names each line by its place in the stream, so that it is the same row
 // however often it is exported. The two streams number their entries apart, so those of
 // tries are marked.
-func outcomeRows(e *ledger.Entry) []archive.Outcome {
+func outcomeRows(e *partitions.Entry) []archive.Outcome {
 	rows := make([]archive.Outcome, len(e.Outcomes))
 	for i, r := range e.Outcomes {
 		entry := e.ID
@@ -445,9 +447,9 @@ func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from tim
 		return done, err
 	}
 
-	err := l.Streams.EachEntry(ctx, ledger.RoleExport, from, func(entries []ledger.Entry) error {
+	err := l.Streams.EachEntry(ctx, ledger.RoleExport, from, func(entries []partitions.Entry) error {
 		for i := range entries {
-			entries[i].Events = slices.DeleteFunc(entries[i].Events, func(event ledger.Event) bool { return event.LateAt.IsZero() })
+			entries[i].Events = slices.DeleteFunc(entries[i].Events, func(event partitions.Event) bool { return event.LateAt.IsZero() })
 		}
 
 		b, err := compose(ctx, l, entries)

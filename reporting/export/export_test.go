@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
@@ -81,7 +82,7 @@ func TestExport_WritesAuditEntriesOnce(t *testing.T) {
 	_, stop := s.export("x1")
 	note := func(id string, version int, account delivery.AccountID, outcome string) {
 		t.Helper()
-		testenv.Must(t, s.Ledger.Audit.Append(t.Context(), &ledger.AuditEntry{At: time.Now().Truncate(time.Hour), ID: id, Version: version, Actor: "ayşe",
+		testenv.Must(t, s.Ledger.Audit.Append(t.Context(), &audit.Entry{At: time.Now().Truncate(time.Hour), ID: id, Version: version, Actor: "ayşe",
 			Action: "account changed", Account: account, Old: "{}", New: `{"name":"ğ"}`, Outcome: outcome}))
 	}
 
@@ -142,7 +143,7 @@ func TestExport_AStreamsEntryNeverReplacesTheOthers(t *testing.T) {
 	s := newEnv(t)
 	var batch archive.Batch
 	for _, state := range []string{"retrying", "undelivered", "retrying", "undelivered"} {
-		e := &ledger.Entry{ID: "1795284000000-0", Outcomes: []ledger.AttemptRecord{
+		e := &partitions.Entry{ID: "1795284000000-0", Outcomes: []partitions.AttemptRecord{
 			{Account: s.Vendor.Account, EventID: "evt_1", At: time.UnixMilli(1_795_284_000_000), State: state}}}
 		batch.Outcomes = append(batch.Outcomes, outcomeRows(e)...)
 	}
@@ -157,11 +158,11 @@ func TestExport_AStreamsEntryNeverReplacesTheOthers(t *testing.T) {
 // attempt plays the sending of the one event that waits.
 func (s *env) attempt(ok bool) {
 	s.T.Helper()
-	sent := s.Send(func(*ledger.Scheduled) ledger.AttemptRecord {
+	sent := s.Send(func(*partitions.Scheduled) partitions.AttemptRecord {
 		if ok {
-			return ledger.AttemptRecord{State: ledger.StateDelivered, HTTPStatus: 200, Millis: 12}
+			return partitions.AttemptRecord{State: partitions.StateDelivered, HTTPStatus: 200, Millis: 12}
 		}
-		return ledger.AttemptRecord{State: ledger.StateRetrying, HTTPStatus: 500, Error: "status: 500", Answer: "sorry", Millis: 12, NextAt: time.Now()}
+		return partitions.AttemptRecord{State: partitions.StateRetrying, HTTPStatus: 500, Error: "status: 500", Answer: "sorry", Millis: 12, NextAt: time.Now()}
 	})
 	if len(sent) != 1 {
 		s.T.Fatalf("%d events were sent", len(sent))

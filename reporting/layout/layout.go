@@ -32,6 +32,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
 	"vendorapi/reporting/auth"
 	"vendorapi/reporting/svgmap"
 )
@@ -95,7 +96,7 @@ func (l *Layout) NoteView(r *http.Request, account delivery.AccountID, order del
 	if strings.HasSuffix(r.URL.Path, "/live") {
 		within = liveViewsNotedEvery
 	}
-	return l.Ledger.Audit.AppendUnless(r.Context(), &ledger.AuditEntry{At: l.Ledger.Now().Truncate(time.Millisecond), ID: ledger.NewAuditID(), Version: 1,
+	return l.Ledger.Audit.AppendUnless(r.Context(), &audit.Entry{At: l.Ledger.Now().Truncate(time.Millisecond), ID: audit.NewID(), Version: 1,
 		Actor: who.Name, Credential: map[bool]string{true: "session", false: "token"}[who.BySession()], Address: who.Address, RequestID: auth.NewRequestID(), Action: "recipient viewed",
 		Account: account, Order: order}, within)
 }

@@ -20,6 +20,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
 )
 
 // longestFilter bounds a filter, in bytes; only texts may be as long. longestCursor bounds a place
@@ -237,7 +238,7 @@ func (l *Lists) readFew(ctx context.Context) (Names, error) {
 		return nil, err
 	}
 
-	accounts, next, incomplete := l.ledger.Accounts.Page(ctx, ledger.AccountFilter{}, "", MostChoices)
+	accounts, next, incomplete := l.ledger.Accounts.Page(ctx, accounts.AccountFilter{}, "", MostChoices)
 	if err := gaps.Allow(incomplete); err != nil || next != "" {
 		return nil, err
 	}

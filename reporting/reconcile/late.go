@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/operations"
 	"vendorapi/reporting/archive"
 )
 
@@ -84,13 +84,13 @@ func (r *Reconciler) LateDifferences(ctx context.Context, from, to time.Time) ([
 
 // differingLate returns two kinds of differences: reports in before that are not stored, and stored late deliveries
 // that after neither has nor may have dropped. before must be read before stored; after may be read later.
-func (r *Reconciler) differingLate(ctx context.Context, s *Scope, day time.Time, stored []archive.LateDelivery, before, after *ledger.LateReports) ([]Difference, error) {
+func (r *Reconciler) differingLate(ctx context.Context, s *Scope, day time.Time, stored []archive.LateDelivery, before, after *operations.LateReports) ([]Difference, error) {
 	unstored, err := r.unstoredLate(ctx, s, day, stored, before)
 	return append(unstored, unreportedLate(s, day, stored, after)...), err
 }
 
 // unreportedLate returns the stored late deliveries of which there should be a report and is none.
-func unreportedLate(s *Scope, day time.Time, stored []archive.LateDelivery, reports *ledger.LateReports) []Difference {
+func unreportedLate(s *Scope, day time.Time, stored []archive.LateDelivery, reports *operations.LateReports) []Difference {
 	var differing []Difference
 	for _, d := range stored {
 		if isContradicted(reports, d.Order, d.ReportedAt) && s.includes(d.Account) {
@@ -106,12 +106,12 @@ func unreportedLate(s *Scope, day time.Time, stored []archive.LateDelivery, repo
 }
 
 // isContradicted reports whether there should be a report of that time, and is none.
-func isContradicted(reports *ledger.LateReports, order delivery.OrderID, at time.Time) bool {
+func isContradicted(reports *operations.LateReports, order delivery.OrderID, at time.Time) bool {
 	return !reports.Has(order, at) && !reports.MayBeDropped(order, at)
 }
 
 // unstoredLate returns the reports about orders of a day that are not stored.
-func (r *Reconciler) unstoredLate(ctx context.Context, s *Scope, day time.Time, stored []archive.LateDelivery, reports *ledger.LateReports) ([]Difference, error) {
+func (r *Reconciler) unstoredLate(ctx context.Context, s *Scope, day time.Time, stored []archive.LateDelivery, reports *operations.LateReports) ([]Difference, error) {
 	isStored := map[subject]bool{}
 	for _, d := range stored {
 		isStored[lateSubject(d.Order, d.ReportedAt)] = true

@@ -202,7 +202,7 @@ func (w *machine) trim() {
 	w.consumeUpdates()
 	w.tellWebhooks()
 	for p := range w.s.Ledger.Partitions() {
-		_, err := w.s.Ledger.Lifecycle.Trim(w.ctx(), p, 0)
+		_, err := w.s.Ledger.Streams.Trim(w.ctx(), p, 0)
 		w.must(err)
 	}
 }
@@ -219,7 +219,7 @@ func (w *machine) retire() {
 
 	w.s.EachKey("H", `local p = string.sub(k, 1, -2) for _, h in ipairs(redis.call('ZRANGE', k, 0, -1)) do local old = tostring(tonumber(h) - 3) for _, m in ipairs(redis.call('LRANGE', p .. 'R' .. h, 0, -1)) do redis.call('RPUSH', p .. 'R' .. old, m) end redis.call('DEL', p .. 'R' .. h) redis.call('ZREM', k, h) redis.call('ZADD', k, old, old) end`)
 	for p := range w.s.Ledger.Partitions() {
-		_, err := w.s.Ledger.Lifecycle.Retire(w.ctx(), p, time.Now(), 10_000)
+		_, err := w.s.Ledger.Orders.Retire(w.ctx(), p, time.Now(), 10_000)
 		w.must(err)
 	}
 

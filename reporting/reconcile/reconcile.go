@@ -24,6 +24,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/operations"
 	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
 )
@@ -48,7 +49,7 @@ type Scope struct {
 	removable map[subject]bool
 
 	// reports are those of late deliveries of the days from From to To, as Redis had them at first.
-	reports *ledger.LateReports
+	reports *operations.LateReports
 }
 
 // How many orders and late deliveries RemoveUnknown removes when AtMost is 0: whichever is more.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/operations"
 )
 
 // addUnknown stores so many orders that Redis never had beside those of the day.
@@ -63,7 +63,7 @@ func TestFix_RemovesWhatWasCountedOnly(t *testing.T) {
 	s.addUnknown(3)
 	scope := Scope{From: s.today, To: s.today, Fix: true, RemoveUnknown: true, Timeout: timeout}
 	testScope := scope
-	testScope.reports = &ledger.LateReports{}
+	testScope.reports = &operations.LateReports{}
 	if err := s.reconciler.countUnknown(t.Context(), &testScope); err != nil || len(testScope.removable) != 3 {
 		t.Fatalf("%d were counted: %v", len(testScope.removable), err)
 	}

@@ -185,7 +185,7 @@ func TestValues_Parse(t *testing.T) {
 	t.Parallel()
 
 	now := time.Date(2026, 11, 21, 21, 30, 0, 0, time.UTC) // the 22nd in Turkey
-	id := accounts[1].String()
+	id := sampleAccounts[1].String()
 	for name, c := range map[string]struct {
 		values Values
 		want   string

@@ -17,6 +17,9 @@ import (
 
 	"vendorapi/internal/delivery"
 	core "vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
@@ -64,7 +67,7 @@ func TestExactness_SurvivesKillsAndReplays(t *testing.T) {
 type env struct {
 	*archiveenv.System
 	stores    []*delivery.Store
-	terms     []core.Candidate
+	terms     []accounts.Candidate
 	config    string
 	variables []string
 
@@ -115,7 +118,7 @@ func (e *env) makeStores() {
 		DeliveryMinutes: 20, PickupMinutes: 5, Couriers: -1, Coverage: e.Fleet.Coverage}
 	noError(e.T, e.Ledger.Fleets.Create(e.T.Context(), second, [32]byte{9}))
 	for _, f := range []*delivery.Fleet{e.Fleet, second} {
-		e.terms = append(e.terms, core.Candidate{Terms: f.Terms(), Covers: true})
+		e.terms = append(e.terms, accounts.Candidate{Terms: f.Terms(), Covers: true})
 	}
 
 	for i := range 5 {
@@ -213,7 +216,7 @@ func (e *env) makeOrder(r *rand.Rand, n int) error {
 		o.Collection = o.OrderAmount
 	}
 
-	created, _, err := e.Ledger.Orders.Create(e.T.Context(), &core.Creation{Account: o.Account,
+	created, _, err := e.Ledger.Orders.Create(e.T.Context(), &orders.Creation{Account: o.Account,
 		IdempotencyKey: o.ExternalOrderID, Body: []byte(o.ExternalOrderID), Now: o.CreatedAt, Candidates: e.terms, Draft: &delivery.OrderDraft{
 			ExternalStoreID: o.ExternalStoreID, ExternalOrderID: o.ExternalOrderID, ReadyAt: o.CreatedAt,
 			Recipient:   delivery.Recipient{Name: "Ali Veli", Phone: "5321234567"},
@@ -233,7 +236,7 @@ func (e *env) makeOrder(r *rand.Rand, n int) error {
 			return err
 		}
 
-		change := func(step *core.Step) { step.Change(stored, some) } // nobody else changes it
+		change := func(step *partitions.Step) { step.Change(stored, some) } // nobody else changes it
 		if err := testenv.Step(e.T.Context(), e.Ledger, o.ID.Partition(), change); err != nil {
 			return err
 		}

@@ -20,8 +20,8 @@ import (
 // questions are periods that begin and end at turns, each with some filters.
 func questions() (all []asked) {
 	filters := []asked{
-		{account: accounts[1].String()}, {fleet: fleets[0].String()}, {store: storeIDs[0]},
-		{account: accounts[0].String(), fleet: fleets[1].String(), store: storeIDs[2]},
+		{account: sampleAccounts[1].String()}, {fleet: fleets[0].String()}, {store: storeIDs[0]},
+		{account: sampleAccounts[0].String(), fleet: fleets[1].String(), store: storeIDs[2]},
 	}
 
 	for i, days := range [][2]string{
@@ -155,7 +155,7 @@ func TestReports_CutDaysAtLocalMidnight(t *testing.T) {
 	for i, c := range cases {
 		created, delivered, name := moment(c.created), moment(c.delivered), fmt.Sprint("store-", i)
 		s.orders = append(s.orders, archive.Order{
-			Account: accounts[0], ID: delivery.MakeOrderID(1, delivery.DayOf(created), delivery.OrderDigest(accounts[0], name)),
+			Account: sampleAccounts[0], ID: delivery.MakeOrderID(1, delivery.DayOf(created), delivery.OrderDigest(sampleAccounts[0], name)),
 			Version: 7, ExternalOrderID: name, ExternalStoreID: name, Status: delivery.Delivered,
 			CreatedAt: created, ReadyAt: created, PickedUpAt: created, DeliveredAt: delivered, EndedAt: delivered, UpdatedAt: delivered,
 			PaymentType: delivery.Cash, OrderAmount: delivery.Money{Minor: 24990, Set: true}, Collection: delivery.Money{Minor: 24990, Set: true},
@@ -201,7 +201,7 @@ func TestControlTotals_HaveTheDigestOfEachReport(t *testing.T) {
 	t.Parallel()
 
 	a, _ := exampleArchive(t)
-	for _, q := range []asked{{from: "2026-11-01", to: "2026-11-30", account: accounts[0].String()}, {from: "2035-01-01", to: "2035-01-01"}} {
+	for _, q := range []asked{{from: "2026-11-01", to: "2026-11-30", account: sampleAccounts[0].String()}, {from: "2035-01-01", to: "2035-01-01"}} {
 		digests := map[string]string{}
 		for _, row := range plain(t, a, control, q.params()) {
 			digests[row[0]] = row[control.Column("sha256")]

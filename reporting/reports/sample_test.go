@@ -17,8 +17,8 @@ type sample struct {
 }
 
 var (
-	accounts = []delivery.AccountID{{1}, {2, 0xff}, {0xfe, 3}}
-	fleets   = []delivery.FleetID{{7}, {0xf0, 1}}
+	sampleAccounts = []delivery.AccountID{{1}, {2, 0xff}, {0xfe, 3}}
+	fleets         = []delivery.FleetID{{7}, {0xf0, 1}}
 	// The same store id in several accounts; ids and names that a spreadsheet could
 	// take for formulas, and such as a writer could make equal to another one.
 	storeIDs   = []string{"moda", "şube-2", "=1+1", "-1001", "'-1001", "\ufeff-1001"}
@@ -74,7 +74,7 @@ func drawMoney(t *rapid.T, label string) delivery.Money {
 
 // newOrder draws one; n distinguishes it from all others.
 func newOrder(t *rapid.T, n int) archive.Order {
-	account := rapid.SampledFrom(accounts).Draw(t, "account")
+	account := rapid.SampledFrom(sampleAccounts).Draw(t, "account")
 	external := fmt.Sprintf("S-%04d", n)
 	o := archive.Order{
 		Account: account, Version: 1<<32 | 7, ExternalOrderID: external,

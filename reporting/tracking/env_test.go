@@ -11,7 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
@@ -98,7 +99,7 @@ func (e *env) order(change ...func(*delivery.OrderDraft)) *delivery.Order {
 func (e *env) report(o *delivery.Order, after time.Duration, u delivery.Update) {
 	e.T.Helper()
 	u.Order, u.Fleet, u.At = o.ID, e.Fleet.ID, began.Add(after)
-	e.Step(o.ID.Partition(), func(step *ledger.Step) {
+	e.Step(o.ID.Partition(), func(step *partitions.Step) {
 		present := e.Read(o.ID)
 		decided := delivery.Decide(present, u, u.At)
 		if decided.Action != delivery.Move {
@@ -133,7 +134,7 @@ func (e *env) locate(o *delivery.Order, at delivery.Point, after time.Duration) 
 	e.T.Helper()
 	when := began.Add(after)
 	ignored, err := e.Ledger.Orders.ReportLocations(context.Background(), e.Fleet.ID,
-		[]ledger.Position{{Order: o.ID, Location: delivery.Location{Point: at, At: when}}}, when)
+		[]orders.Position{{Order: o.ID, Location: delivery.Location{Point: at, At: when}}}, when)
 	if err != nil || ignored != 0 {
 		e.T.Fatal("the position was ignored", err)
 	}

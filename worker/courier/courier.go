@@ -25,6 +25,7 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
 	"vendorapi/internal/service"
 )
 
@@ -149,7 +150,7 @@ func (r *Role) confirmStore(ctx context.Context, s *delivery.Store, now time.Tim
 
 	r.ledger.Fleets.Snapshot().NameFleetOf(s)
 	data := delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName)
-	err := r.ledger.Stores.Write(ctx, s, ledger.StoreNotice(s, delivery.StoreActivated, now, data))
+	err := r.ledger.Stores.Write(ctx, s, accounts.StoreNotice(s, delivery.StoreActivated, now, data))
 	if errors.Is(err, ledger.ErrConflict) {
 		return nil
 	}
@@ -229,17 +230,17 @@ func (r *Role) report(ctx context.Context, u delivery.Update, now time.Time) err
 }
 
 // storeCache keeps for one round where the stores are.
-type storeCache map[ledger.StoreName]*delivery.Store
+type storeCache map[accounts.StoreName]*delivery.Store
 
 // locate adds to an update where the courier is; nothing when the order's store is gone.
 func (c storeCache) locate(ctx context.Context, l *ledger.Ledger, o *delivery.Order, u *delivery.Update) (err error) {
-	s, cached := c[ledger.StoreOf(o)]
+	s, cached := c[accounts.StoreOf(o)]
 	if !cached {
 		s, err = l.Stores.Get(ctx, o.Account, o.ExternalStoreID)
 		if err != nil && delivery.CodeOf(err) != delivery.CodeStoreNotFound {
 			return fmt.Errorf("store of order %s: %w", o.ID, err)
 		}
-		c[ledger.StoreOf(o)] = s
+		c[accounts.StoreOf(o)] = s
 	}
 
 	reached := u.Status

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/webhook"
 	"vendorapi/worker/dispatch/sender"
 )
@@ -28,9 +28,9 @@ var (
 
 // attempt is one send of an event, with its answer.
 type attempt struct {
-	*ledger.Delivery
+	*partitions.Delivery
 	event    *event
-	receiver ledger.Receiver
+	receiver partitions.Receiver
 	number   int // 1 for the first
 	ping     bool
 	probe    bool // a ping, or an event before its time
@@ -130,17 +130,17 @@ func (a *attempt) result() result {
 }
 
 // record is the line of the log.
-func (a *attempt) record() ledger.AttemptRecord {
-	record := ledger.AttemptRecord{
-		Attempt: a.number, At: a.started, State: ledger.StateRetrying, HTTPStatus: a.answer.Status, Error: a.errorText(),
+func (a *attempt) record() partitions.AttemptRecord {
+	record := partitions.AttemptRecord{
+		Attempt: a.number, At: a.started, State: partitions.StateRetrying, HTTPStatus: a.answer.Status, Error: a.errorText(),
 		Millis: a.answer.Took.Milliseconds(), Replay: a.replay, Probe: a.probe,
 	}
 
 	switch {
 	case a.ending == delivered:
-		record.State = ledger.StateDelivered
+		record.State = partitions.StateDelivered
 	case a.ending == undelivered:
-		record.State = ledger.StateUndelivered
+		record.State = partitions.StateUndelivered
 	case a.probe && !a.ping:
 		record.NextAt = time.UnixMilli(a.event.dueAt)
 	case !a.probe:
@@ -158,7 +158,7 @@ func (a *attempt) record() ledger.AttemptRecord {
 var busy = []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
 // appendBody uses only what is stored: every attempt of an event has the same bytes.
-func appendBody(dst []byte, d *ledger.Delivery) []byte {
+func appendBody(dst []byte, d *partitions.Delivery) []byte {
 	return webhook.AppendEnvelope(dst, d.EventID, string(d.Type), delivery.FormatTime(d.OccurredAt), func(dst []byte) []byte {
 		if d.Order == nil {
 			return append(dst, d.Data...)
@@ -218,7 +218,7 @@ func (r *Role) holdBack(a *attempt, now time.Time) (until time.Time, held bool) 
 	return until, a.number == 1 && !a.replay && now.Before(until)
 }
 
-func (r *Role) triggered(d *ledger.Delivery, kind delivery.TriggerKind) bool {
+func (r *Role) triggered(d *partitions.Delivery, kind delivery.TriggerKind) bool {
 	if !r.sandbox || d.Order == nil {
 		return false
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/tracing"
 	"vendorapi/internal/webhook"
@@ -34,8 +34,8 @@ func newRole() *Role {
 }
 
 func someAttempt(number int, occurred time.Time) *attempt {
-	return &attempt{Delivery: &ledger.Delivery{EventID: "evt_1", Type: delivery.StatusChanged, OccurredAt: occurred, Data: []byte("{}")},
-		event: &event{}, number: number, signed: occurred, receiver: ledger.Receiver{URL: "http://127.0.0.1:1/", Secret: webhook.NewSecret()}}
+	return &attempt{Delivery: &partitions.Delivery{EventID: "evt_1", Type: delivery.StatusChanged, OccurredAt: occurred, Data: []byte("{}")},
+		event: &event{}, number: number, signed: occurred, receiver: partitions.Receiver{URL: "http://127.0.0.1:1/", Secret: webhook.NewSecret()}}
 }
 
 func always() bool { return true }
@@ -73,14 +73,14 @@ func TestConclude_NamesTheNextAttempt(t *testing.T) {
 		}
 
 		if c.most == 0 {
-			if result.ending != undelivered || record.State != ledger.StateUndelivered || !record.NextAt.IsZero() {
+			if result.ending != undelivered || record.State != partitions.StateUndelivered || !record.NextAt.IsZero() {
 				t.Errorf("%s: %+v %+v", name, result, record)
 			}
 			continue
 		}
 
 		wait := record.NextAt.Sub(now)
-		if result.ending != retry || result.at != record.NextAt.UnixMilli() || record.State != ledger.StateRetrying || wait < c.least-time.Second || wait > c.most+time.Second {
+		if result.ending != retry || result.at != record.NextAt.UnixMilli() || record.State != partitions.StateRetrying || wait < c.least-time.Second || wait > c.most+time.Second {
 			t.Errorf("%s: again after %s, %+v %+v", name, wait, result, record)
 		}
 	}
@@ -102,7 +102,7 @@ func TestConclude_ASuccessIsOver(t *testing.T) {
 		a := someAttempt(3, now)
 		a.Type = kind
 		newRole().concluded(a, now, sender.Answer{Status: 204, Took: time.Millisecond, Body: []byte("thanks")})
-		want := ledger.AttemptRecord{Attempt: 3, At: now, State: ledger.StateDelivered, HTTPStatus: 204, Millis: 1}
+		want := partitions.AttemptRecord{Attempt: 3, At: now, State: partitions.StateDelivered, HTTPStatus: 204, Millis: 1}
 		if r := a.result(); r.ending != delivered || r.proven != proven || r.pause != 0 || a.record() != want {
 			t.Errorf("%s: %+v %+v", kind, r, a.record())
 		}
@@ -136,7 +136,7 @@ func TestConclude_AProbeIsNoAttemptOfItsEvent(t *testing.T) {
 	a := someAttempt(14, now.Add(-24*time.Hour))
 	a.probe, a.event.dueAt = true, due.UnixMilli()
 	record := newRole().concluded(a, now, sender.Answer{Class: sender.ClassConnect}).record()
-	if a.ending != retry || record.State != ledger.StateRetrying || !record.Probe || record.NextAt.UnixMilli() != a.event.dueAt {
+	if a.ending != retry || record.State != partitions.StateRetrying || !record.Probe || record.NextAt.UnixMilli() != a.event.dueAt {
 		t.Errorf("%+v", record)
 	}
 }
@@ -401,7 +401,7 @@ func TestAttempt_KeepsLittleOfWhatAReceiverSends(t *testing.T) {
 			})
 
 			answered := newRole().sender.Send(t.Context(), sender.Request{URL: url, Header: http.Header{}, Body: []byte("{}")})
-			a := attempt{Delivery: new(ledger.Delivery), event: new(event), answer: answered, ending: retry}
+			a := attempt{Delivery: new(partitions.Delivery), event: new(event), answer: answered, ending: retry}
 			record := a.record()
 
 			if a.answer.OK() || record.Error == "" {

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 const (
@@ -18,7 +18,7 @@ var pingFor = (72 * time.Hour).Milliseconds()
 
 // A breaker keeps an endpoint's events from being sent as fast as they come. Its states are those of
 // docs/webhook-states.md, "Breaker".
-type breaker ledger.Breaker
+type breaker partitions.Breaker
 
 // breakerState is derived from what is stored.
 type breakerState byte

@@ -11,6 +11,7 @@ import (
 	"vendorapi/gateway/openapi/documented"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/webhook"
 )
 
@@ -56,17 +57,17 @@ func asReceived(sent http.Header) http.Header {
 // rotation. And no event is documented that is never sent.
 func TestEvents_AreAsDocumented(t *testing.T) {
 	now, fleet := time.Now(), delivery.NewFleetID()
-	events := map[string]*ledger.Delivery{}
+	events := map[string]*partitions.Delivery{}
 	for s := delivery.Assigned; s <= delivery.Cancelled; s++ {
-		events["order "+s.String()] = &ledger.Delivery{Type: delivery.StatusChanged, Order: someOrder(s, now)}
+		events["order "+s.String()] = &partitions.Delivery{Type: delivery.StatusChanged, Order: someOrder(s, now)}
 	}
 
 	for s := delivery.Assigned; s <= delivery.Delivering; s++ {
-		events["courier "+s.String()] = &ledger.Delivery{Type: delivery.CourierChanged, Order: someOrder(s, now)}
-		events["estimate "+s.String()] = &ledger.Delivery{Type: delivery.ETAChanged, Order: someOrder(s, now)}
+		events["courier "+s.String()] = &partitions.Delivery{Type: delivery.CourierChanged, Order: someOrder(s, now)}
+		events["estimate "+s.String()] = &partitions.Delivery{Type: delivery.ETAChanged, Order: someOrder(s, now)}
 	}
 
-	for name, d := range map[string]*ledger.Delivery{
+	for name, d := range map[string]*partitions.Delivery{
 		"activated":   {Type: delivery.StoreActivated, Data: delivery.AppendStoreActivated(nil, "ş\"1", fleet, "Kurye \\ A")},
 		"migrating":   {Type: delivery.StoreMigrating, Data: delivery.AppendStoreMigrating(nil, "moda", now)},
 		"deactivated": {Type: delivery.StoreDeactivated, Data: delivery.AppendStoreDeactivated(nil, "moda", delivery.FleetSuspended)},
@@ -86,7 +87,7 @@ func TestEvents_AreAsDocumented(t *testing.T) {
 	for name, d := range events {
 		for earlier := range 5 {
 			d.EventID, d.OccurredAt = delivery.EventID(delivery.OrderID{}, 7), now
-			a := &attempt{Delivery: d, number: 3, receiver: ledger.Receiver{Secret: webhook.NewSecret()}}
+			a := &attempt{Delivery: d, number: 3, receiver: partitions.Receiver{Secret: webhook.NewSecret()}}
 			for range earlier {
 				a.receiver.Earlier = append(a.receiver.Earlier, ledger.EarlierSecret{Secret: webhook.NewSecret(), Until: now.Add(time.Hour)})
 			}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 const (
@@ -26,13 +26,13 @@ type endpoint struct {
 
 	// What is stored of the endpoint. Until isKnown it is not read yet, and nothing is sent.
 	isKnown  bool
-	receiver ledger.Receiver
+	receiver partitions.Receiver
 	muted    []delivery.EventType // of which nothing is sent
 	moved    int64                // the version with which the URL last changed
 	deleted  int64                // the version with which a URL was last deleted; 0: none was
-	state    ledger.EndpointState
+	state    partitions.EndpointState
 	since    int64 // ms, of the state
-	tally    ledger.Tally
+	tally    partitions.Tally
 	waiting  int // events in memory only, as they were last written
 
 	// events are all in memory: those of every state but unloaded. mostEvents is how many there have been
@@ -57,18 +57,18 @@ type endpoint struct {
 	alarm                        alarm
 
 	// What its schedule had when it was last counted.
-	backlog   ledger.Backlog
+	backlog   partitions.Backlog
 	countedAt time.Time
 }
 
 // changes are what is to be written of one endpoint with the next step.
 type changes struct {
-	added       []ledger.Scheduled   // to the schedule; one that is there stays as it is
-	moved       []ledger.Scheduled   // there to another time, after the added ones
-	rescheduled []ledger.Scheduled   // there after an attempt, after those
-	ended       []ledger.Unscheduled // removed from it, after those
+	added       []partitions.Scheduled   // to the schedule; one that is there stays as it is
+	moved       []partitions.Scheduled   // there to another time, after the added ones
+	rescheduled []partitions.Scheduled   // there after an attempt, after those
+	ended       []partitions.Unscheduled // removed from it, after those
 
-	state      ledger.EndpointState // empty: as it was
+	state      partitions.EndpointState // empty: as it was
 	stateSince int64
 	// proven is the version of the receiver that accepted a test event signed with its newest secret; 0: none did.
 	proven int64
@@ -180,7 +180,7 @@ func (e *endpoint) neededAt(now int64, most int) int64 {
 
 // nextRead makes the read of the schedule that is wanted now.
 func (e *endpoint) nextRead(now int64, most int, m *memory) *scheduleRead {
-	r := &scheduleRead{ScheduleQuery: ledger.ScheduleQuery{
+	r := &scheduleRead{ScheduleQuery: partitions.ScheduleQuery{
 		Account: e.account,
 		Until:   never,
 		Limit:   movePage + len(e.events),
@@ -289,15 +289,15 @@ func (e *endpoint) inMemoryOnly() (events int, hasScheduled bool) {
 }
 
 // note changes the state for people, if the new one is no milder: failing is milder than unreachable and gone.
-func (e *endpoint) note(state ledger.EndpointState, now int64) {
-	isWorse := state != ledger.EndpointFailing || e.state == "" || e.state == ledger.EndpointHealthy
+func (e *endpoint) note(state partitions.EndpointState, now int64) {
+	isWorse := state != partitions.EndpointFailing || e.state == "" || e.state == partitions.EndpointHealthy
 	if e.state != state && isWorse {
 		e.turn(state, now)
 	}
 }
 
 // turn changes the state for people.
-func (e *endpoint) turn(state ledger.EndpointState, now int64) {
+func (e *endpoint) turn(state partitions.EndpointState, now int64) {
 	e.state, e.since = state, now
 	e.changes.state, e.changes.stateSince = state, now
 }

@@ -4,16 +4,16 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // An event waits for one endpoint. An endpoint has each key in memory at most once.
 type event struct {
 	account  delivery.AccountID
-	key      string           // its name in the schedule
-	delivery *ledger.Delivery // nil for a test ping, and once the event has left memory
+	key      string               // its name in the schedule
+	delivery *partitions.Delivery // nil for a test ping, and once the event has left memory
 
-	// What the schedule says of it, as in ledger.Scheduled; zero for an event that has not been loaded from there, nor is
+	// What the schedule says of it, as in partitions.Scheduled; zero for an event that has not been loaded from there, nor is
 	// arriving there: such a one is due at once.
 	dueAt      int64 // ms; of a test ping, when it was made
 	attempts   int   // made before

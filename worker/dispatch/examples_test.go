@@ -13,7 +13,7 @@ import (
 
 	"vendorapi/gateway/openapi/documented"
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // exampleBody has the members of all events' bodies, as examples have them.
@@ -57,9 +57,9 @@ func (r *exampleReport) sent() []byte {
 }
 
 // event is what the worker sends with the values of an example.
-func (b *exampleBody) event(t *testing.T) *ledger.Delivery {
+func (b *exampleBody) event(t *testing.T) *partitions.Delivery {
 	t.Helper()
-	d := &ledger.Delivery{Type: delivery.EventType(b.Event), EventID: b.EventID, OccurredAt: b.OccurredAt}
+	d := &partitions.Delivery{Type: delivery.EventType(b.Event), EventID: b.EventID, OccurredAt: b.OccurredAt}
 	data := &b.Data
 	switch d.Type {
 	case delivery.StatusChanged, delivery.CourierChanged, delivery.ETAChanged:
@@ -81,7 +81,7 @@ func (b *exampleBody) event(t *testing.T) *ledger.Delivery {
 	case delivery.ReportAvailable:
 		d.Data = data.sent()
 	case delivery.WebhookTest:
-		d.Data = ledger.Ping(data.AccountID, b.OccurredAt).Data
+		d.Data = partitions.Ping(data.AccountID, b.OccurredAt).Data
 	}
 
 	return d

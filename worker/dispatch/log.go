@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 const (
@@ -110,7 +110,7 @@ func (l *attemptLog) limit() int {
 }
 
 // write adds the closed lines to a step.
-func (l *attemptLog) write(step *ledger.Step) {
+func (l *attemptLog) write(step *partitions.Step) {
 	if len(l.written) == 0 {
 		step.TrimLog(l.account, logBytes-l.limit())
 	}

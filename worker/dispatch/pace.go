@@ -3,7 +3,7 @@ package dispatch
 import (
 	"math"
 
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 const (
@@ -23,7 +23,7 @@ const never = math.MaxInt64
 // other, and what its breaker allows. How often an event is sent is decided by what follows from its answers:
 // Role.conclude.
 type pace struct {
-	ownLimits ledger.EndpointLimits // 0 for none
+	ownLimits partitions.EndpointLimits // 0 for none
 	breaker   breaker
 	bucket    bucket
 	inFlight  int // with pings

@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // Whatever a receiver answers, it never has more sends in flight than it may, none during a pause, and one while its
@@ -13,7 +13,7 @@ import (
 func TestPace_HoldsItsLimits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const usualLimit, threshold = 4, 3
-		p := &pace{ownLimits: ledger.EndpointLimits{
+		p := &pace{ownLimits: partitions.EndpointLimits{
 			InFlight:  rapid.IntRange(0, 6).Draw(rt, "own limit"),
 			PerSecond: rapid.SampledFrom([]int{0, 1, 50}).Draw(rt, "own rate"),
 		}}
@@ -74,9 +74,9 @@ func TestPace_SaysWhatIsWorthHavingInMemory(t *testing.T) {
 		want int
 	}{
 		"no limit":                 {pace{}, most},
-		"a pace of its own":        {pace{ownLimits: ledger.EndpointLimits{PerSecond: 20}}, 20 * secondsAhead},
-		"a slow pace":              {pace{ownLimits: ledger.EndpointLimits{PerSecond: 1}}, leastAhead},
-		"a fast pace":              {pace{ownLimits: ledger.EndpointLimits{PerSecond: 5000}}, most},
+		"a pace of its own":        {pace{ownLimits: partitions.EndpointLimits{PerSecond: 20}}, 20 * secondsAhead},
+		"a slow pace":              {pace{ownLimits: partitions.EndpointLimits{PerSecond: 1}}, leastAhead},
+		"a fast pace":              {pace{ownLimits: partitions.EndpointLimits{PerSecond: 5000}}, most},
 		"recovering":               {pace{breaker: breaker{Rate: firstRate}}, firstRate * secondsAhead},
 		"on hold":                  {pace{breaker: breaker{Rate: 100, Hold: moment + 1}}, 0},
 		"the breaker is open":      {pace{breaker: breaker{Open: true}}, 1},

@@ -3,16 +3,16 @@ package dispatch
 import (
 	"slices"
 
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // endpointPlan is what the next step writes of one endpoint.
 type endpointPlan struct {
 	endpoint *endpoint
 	changes
-	breaker *ledger.Breaker // nil: as it is stored
-	tally   *ledger.Tally   // nil: as it is stored
-	waiting int             // with tally: events in memory only
+	breaker *partitions.Breaker // nil: as it is stored
+	tally   *partitions.Tally   // nil: as it is stored
+	waiting int                 // with tally: events in memory only
 }
 
 // begin prepares the next step: what has waited for long is to be scheduled, and the next page of what has no
@@ -57,7 +57,7 @@ func (e *endpoint) plan(now int64) (p endpointPlan, hasSome bool) {
 
 	b := e.pace.breaker.stored(now)
 	if b != e.storedBreaker && (isSaveDue || b.turned(e.storedBreaker)) {
-		p.breaker = (*ledger.Breaker)(&b)
+		p.breaker = (*partitions.Breaker)(&b)
 	}
 
 	if isSaveDue && (e.hasCounted || e.waiting > 0) {

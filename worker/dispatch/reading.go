@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/service"
 )
 
@@ -28,9 +28,9 @@ const (
 type read struct {
 	partition int
 
-	endpoints answers[delivery.AccountID, *ledger.Facts]
-	schedules answers[*scheduleRead, []*ledger.Scheduled]
-	counted   answers[delivery.AccountID, ledger.Backlog]
+	endpoints answers[delivery.AccountID, *partitions.Facts]
+	schedules answers[*scheduleRead, []*partitions.Scheduled]
+	counted   answers[delivery.AccountID, partitions.Backlog]
 }
 
 func (r *read) isEmpty() bool {
@@ -38,12 +38,12 @@ func (r *read) isEmpty() bool {
 }
 
 // do reads, and touches nothing else.
-func (r *read) do(ctx context.Context, l *ledger.Ownership) {
-	r.endpoints.read(func(accounts []delivery.AccountID) ([]*ledger.Facts, error) {
+func (r *read) do(ctx context.Context, l *partitions.Ownership) {
+	r.endpoints.read(func(accounts []delivery.AccountID) ([]*partitions.Facts, error) {
 		return l.EndpointFacts(ctx, r.of(accounts))
 	})
-	r.schedules.read(func(schedules []*scheduleRead) ([][]*ledger.Scheduled, error) {
-		queries := make([]ledger.ScheduleQuery, len(schedules))
+	r.schedules.read(func(schedules []*scheduleRead) ([][]*partitions.Scheduled, error) {
+		queries := make([]partitions.ScheduleQuery, len(schedules))
 		for i, s := range schedules {
 			queries[i] = s.ScheduleQuery
 			queries[i].Partition = r.partition
@@ -51,7 +51,7 @@ func (r *read) do(ctx context.Context, l *ledger.Ownership) {
 		return l.Scheduled(ctx, queries)
 	})
 
-	r.counted.read(func(accounts []delivery.AccountID) ([]ledger.Backlog, error) {
+	r.counted.read(func(accounts []delivery.AccountID) ([]partitions.Backlog, error) {
 		return l.Backlogs(ctx, r.of(accounts))
 	})
 }
@@ -89,7 +89,7 @@ func (a *answers[T, R]) read(read func([]T) ([]R, error)) {
 	}
 
 	a.fail(err)
-	if !ledger.Damaged(err) {
+	if !partitions.Damaged(err) {
 		return
 	}
 
@@ -109,10 +109,10 @@ func (a *answers[T, R]) fail(err error) {
 	}
 }
 
-func (r *read) of(accounts []delivery.AccountID) []ledger.EndpointAt {
-	endpoints := make([]ledger.EndpointAt, len(accounts))
+func (r *read) of(accounts []delivery.AccountID) []partitions.EndpointAt {
+	endpoints := make([]partitions.EndpointAt, len(accounts))
 	for i, account := range accounts {
-		endpoints[i] = ledger.EndpointAt{Partition: r.partition, Account: account}
+		endpoints[i] = partitions.EndpointAt{Partition: r.partition, Account: account}
 	}
 	return endpoints
 }
@@ -159,14 +159,14 @@ func (w *Webhooks) loads() []*scheduleRead {
 func (w *Webhooks) applyRead(r *read) error {
 	w.isReading = false
 	err := r.err()
-	if err != nil && !ledger.Damaged(err) {
+	if err != nil && !partitions.Damaged(err) {
 		w.readAgainAt = time.Now().Add(readAgainAfter)
 	}
 
 	for i, account := range r.endpoints.of {
 		problem := r.endpoints.errs[i]
 		switch {
-		case ledger.Damaged(problem):
+		case partitions.Damaged(problem):
 			w.cannotRead(account, problem)
 		case problem != nil:
 			w.unread.add(account)
@@ -178,7 +178,7 @@ func (w *Webhooks) applyRead(r *read) error {
 	for i, s := range r.schedules.of {
 		problem := r.schedules.errs[i]
 		switch {
-		case ledger.Damaged(problem):
+		case partitions.Damaged(problem):
 			w.role.log.Error("the schedule of a webhook endpoint cannot be read, what is there waits", "account", s.Account, "error", problem)
 			w.scheduler.notLoaded(s.Account, w.ms(), unreadPause)
 		case problem != nil:
@@ -200,7 +200,7 @@ func (w *Webhooks) cannotRead(account delivery.AccountID, err error) {
 }
 
 // applySchedule takes a part of a schedule.
-func (w *Webhooks) applySchedule(s *scheduleRead, found []*ledger.Scheduled) {
+func (w *Webhooks) applySchedule(s *scheduleRead, found []*partitions.Scheduled) {
 	events := make([]*event, len(found))
 	for i := range found {
 		events[i] = fromSchedule(s.Account, found[i])
@@ -212,13 +212,13 @@ func (w *Webhooks) applySchedule(s *scheduleRead, found []*ledger.Scheduled) {
 		// The scheduler has ended what is muted, or goes to no URL, and leaves to a later read what it has not taken.
 		isTaken := events[i].state == queued
 		if f.Gone != "" && isTaken {
-			w.endUnsent(events[i], notSent, ledger.StateNotSent, f.Gone)
+			w.endUnsent(events[i], notSent, partitions.StateNotSent, f.Gone)
 		}
 	}
 }
 
 // learn takes what was read of an endpoint.
-func (w *Webhooks) learn(account delivery.AccountID, f *ledger.Facts) {
+func (w *Webhooks) learn(account delivery.AccountID, f *partitions.Facts) {
 	if f.Unreadable != nil {
 		w.cannotRead(account, f.Unreadable)
 		return

@@ -2,7 +2,7 @@ package dispatch
 
 import (
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 const (
@@ -49,7 +49,7 @@ type schedule struct {
 
 // scheduleRead is a part of an endpoint's schedule that is being read.
 type scheduleRead struct {
-	ledger.ScheduleQuery
+	partitions.ScheduleQuery
 	purpose readPurpose
 	// mayProbe: the first event after Until may be sent at once.
 	mayProbe bool
@@ -145,12 +145,12 @@ func (s *schedule) finishLoad(r loadResult, now int64) {
 }
 
 // scheduled makes what is to be written of an event that leaves memory, or is about to be in both.
-func scheduled(ev *event, due int64, attempts int) ledger.Scheduled {
-	return ledger.Scheduled{Key: ev.key, Due: due, Attempts: attempts, ReplayedAt: ev.replayedAt}
+func scheduled(ev *event, due int64, attempts int) partitions.Scheduled {
+	return partitions.Scheduled{Key: ev.key, Due: due, Attempts: attempts, ReplayedAt: ev.replayedAt}
 }
 
 // fromSchedule makes an event of what a schedule has.
-func fromSchedule(account delivery.AccountID, found *ledger.Scheduled) *event {
+func fromSchedule(account delivery.AccountID, found *partitions.Scheduled) *event {
 	return &event{
 		account:     account,
 		key:         found.Key,

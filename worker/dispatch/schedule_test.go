@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // scheduleModel is an endpoint's schedule in Redis, and what memory has of its events.
@@ -65,7 +65,7 @@ func (m *scheduleModel) byDue() []int {
 func (m *scheduleModel) begin(*rapid.T) {
 	isWanted := m.schedule.reading == nil && m.now >= max(m.schedule.nextDue, m.schedule.notBefore)
 	if isWanted {
-		m.schedule.readBegins(&scheduleRead{ScheduleQuery: ledger.ScheduleQuery{Until: m.now}})
+		m.schedule.readBegins(&scheduleRead{ScheduleQuery: partitions.ScheduleQuery{Until: m.now}})
 		m.found = m.byDue()
 	}
 }

@@ -2,7 +2,7 @@ package dispatch
 
 import (
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 const (
@@ -173,7 +173,7 @@ func (s *scheduler) takeUnknown() []delivery.AccountID {
 // learn takes what is stored of an endpoint: all of one that was unknown, else its settings, while its breaker, state
 // and figures are the owner's. It reports false if what was read is older than what was read before, and must
 // be read again.
-func (s *scheduler) learn(account delivery.AccountID, f *ledger.Facts, now int64) bool {
+func (s *scheduler) learn(account delivery.AccountID, f *partitions.Facts, now int64) bool {
 	now = s.clock(now)
 	e := s.endpoints[account]
 	if e == nil {
@@ -199,7 +199,7 @@ func (s *scheduler) learn(account delivery.AccountID, f *ledger.Facts, now int64
 }
 
 // meet takes all that is stored of an endpoint that was unknown.
-func (s *scheduler) meet(e *endpoint, f *ledger.Facts, now int64) {
+func (s *scheduler) meet(e *endpoint, f *partitions.Facts, now int64) {
 	e.isKnown = true
 	e.receiver, e.moved, e.deleted, e.muted = f.Receiver, f.Moved, f.Deleted, f.Muted
 	e.state, e.since, e.tally, e.waiting = f.State, f.StateSince, f.Tally, f.Waiting
@@ -235,7 +235,7 @@ func (s *scheduler) meet(e *endpoint, f *ledger.Facts, now int64) {
 }
 
 // change takes the settings of an endpoint that is known.
-func (s *scheduler) change(e *endpoint, f *ledger.Facts, now int64) {
+func (s *scheduler) change(e *endpoint, f *partitions.Facts, now int64) {
 	hasMoved := e.moved != f.Moved
 	if f.Deleted > e.deleted {
 		s.refuseAllOfDeletedURL(e)
@@ -246,7 +246,7 @@ func (s *scheduler) change(e *endpoint, f *ledger.Facts, now int64) {
 
 	if hasMoved {
 		e.pace.breaker = breaker{}
-		e.turn(ledger.EndpointHealthy, now)
+		e.turn(partitions.EndpointHealthy, now)
 		hasBacklog := e.inMemory > e.pace.inFlight || !e.schedule.isEmpty()
 		switch {
 		case e.receiver.URL == "":
@@ -405,7 +405,7 @@ func (s *scheduler) end(ev *event) {
 	e := ev.endpoint
 	s.settle(ev)
 	if ev.isScheduled {
-		removed := ledger.Unscheduled{Key: ev.key, ReplayedAt: ev.replayedAt, AskedAt: ev.askedAt}
+		removed := partitions.Unscheduled{Key: ev.key, ReplayedAt: ev.replayedAt, AskedAt: ev.askedAt}
 		e.changes.ended = append(e.changes.ended, removed)
 		s.markChanged(e)
 	}
@@ -640,7 +640,7 @@ func (s *scheduler) clock(now int64) int64 {
 }
 
 func (s *scheduler) drawBack(e *endpoint, now, ahead int64) {
-	for _, list := range [][]ledger.Scheduled{e.changes.added, e.changes.moved, e.changes.rescheduled} {
+	for _, list := range [][]partitions.Scheduled{e.changes.added, e.changes.moved, e.changes.rescheduled} {
 		for i := range list {
 			list[i].Due = drawnBack(list[i].Due, now, ahead)
 		}

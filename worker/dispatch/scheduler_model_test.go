@@ -10,12 +10,12 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // stored is what Redis keeps of an endpoint.
 type stored struct {
-	facts    ledger.Facts
+	facts    partitions.Facts
 	schedule map[string]int64
 	counts   map[string][2]int64 // attempts made, replayed at
 	askedAt  map[string]int64    // of what waited when a replay asked for it
@@ -152,7 +152,7 @@ func (m *model) add() {
 }
 
 func waitingEvent(e modelEvent) *event {
-	return &event{account: accountOf(e.account), key: e.key, delivery: &ledger.Delivery{}}
+	return &event{account: accountOf(e.account), key: e.key, delivery: &partitions.Delivery{}}
 }
 
 // ask puts an event into its schedule again, past the stream, as the API does.
@@ -246,7 +246,7 @@ func (m *model) find(l *scheduleRead) (items []*event) {
 		n++
 		it := &event{account: l.Account, key: key, dueAt: due, attempts: int(a.counts[key][0]), replayedAt: a.counts[key][1], askedAt: a.askedAt[key]}
 		if !l.Known(key) {
-			it.delivery = &ledger.Delivery{}
+			it.delivery = &partitions.Delivery{}
 		}
 
 		items = append(items, it)
@@ -439,7 +439,7 @@ func (m *model) commit() {
 
 func (m *model) apply(p *endpointPlan) {
 	a := m.accounts[p.endpoint.account[15]-1]
-	put := func(w ledger.Scheduled) {
+	put := func(w partitions.Scheduled) {
 		a.schedule[w.Key] = w.Due
 		if w.Attempts > 0 || w.ReplayedAt > 0 {
 			a.counts[w.Key] = [2]int64{int64(w.Attempts), w.ReplayedAt}
@@ -606,7 +606,7 @@ func (m *model) change() {
 			f.ProbeRequest = 1
 		}
 	case 4:
-		f.Limits = ledger.EndpointLimits{InFlight: m.pick("in flight", 4), PerSecond: rapid.SampledFrom([]int{0, 5, 1000}).Draw(m.T, "pace")}
+		f.Limits = partitions.EndpointLimits{InFlight: m.pick("in flight", 4), PerSecond: rapid.SampledFrom([]int{0, 5, 1000}).Draw(m.T, "pace")}
 	}
 
 	if moved {

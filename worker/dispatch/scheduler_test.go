@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // desk is an owner with a few endpoints, whose writes always succeed.
@@ -20,7 +20,7 @@ type desk struct {
 	refused map[string][]*event     // by it, as not sent, by account
 }
 
-func newDesk(t *testing.T, endpoints ...ledger.Facts) *desk {
+func newDesk(t *testing.T, endpoints ...partitions.Facts) *desk {
 	t.Parallel()
 	d := &desk{T: t, s: newTestScheduler(limits{inFlight: 32, failures: 3, memory: 512}), now: moment}
 	for i, f := range endpoints {
@@ -30,9 +30,9 @@ func newDesk(t *testing.T, endpoints ...ledger.Facts) *desk {
 }
 
 // healthy is an endpoint that takes whatever comes.
-var healthy = ledger.Facts{Receiver: ledger.Receiver{URL: "https://vendor.test/", Version: 1}, Moved: 1}
+var healthy = partitions.Facts{Receiver: partitions.Receiver{URL: "https://vendor.test/", Version: 1}, Moved: 1}
 
-func limited(limits ledger.EndpointLimits) ledger.Facts {
+func limited(limits partitions.EndpointLimits) partitions.Facts {
 	f := healthy
 	f.Limits = limits
 	return f
@@ -43,7 +43,7 @@ func (d *desk) add(account int, names ...string) []*event {
 	d.Helper()
 	items := make([]*event, len(names))
 	for i, name := range names {
-		items[i] = &event{account: accountOf(account), key: keyOf(name), delivery: &ledger.Delivery{}}
+		items[i] = &event{account: accountOf(account), key: keyOf(name), delivery: &partitions.Delivery{}}
 	}
 
 	d.entries++
@@ -114,7 +114,7 @@ func (d *desk) notSent(account int) []*event  { return d.refused[accountOf(accou
 
 // writes are what is written to the schedule, in this order.
 func (p endpointPlan) writes() (all []string) {
-	list := func(kind string, events []ledger.Scheduled) {
+	list := func(kind string, events []partitions.Scheduled) {
 		for _, w := range events {
 			all = append(all, fmt.Sprintf("%s %s +%d %d", kind, strings.TrimLeft(w.Key, "\x02"), max(w.Due-moment, 0), w.Attempts))
 		}
@@ -138,12 +138,12 @@ func (d *desk) wrote(account int, want ...string) {
 }
 
 // learn tells what is stored of an endpoint now.
-func (d *desk) learn(account int, f ledger.Facts) { d.s.learn(accountOf(account), &f, d.now) }
+func (d *desk) learn(account int, f partitions.Facts) { d.s.learn(accountOf(account), &f, d.now) }
 
 // noted: somebody else has put something into the schedule.
 func (d *desk) noted(account int) {
 	e := d.endpoint(account)
-	d.learn(account, ledger.Facts{Receiver: e.receiver, Moved: e.moved, Limits: e.pace.ownLimits, Muted: e.muted, Scheduled: true})
+	d.learn(account, partitions.Facts{Receiver: e.receiver, Moved: e.moved, Limits: e.pace.ownLimits, Muted: e.muted, Scheduled: true})
 }
 
 func (d *desk) at(position int) {
@@ -170,7 +170,7 @@ func (d *desk) load(account int, items ...*event) *scheduleRead {
 	for _, it := range items {
 		it.account = accountOf(account)
 		if it.delivery == nil {
-			it.delivery = &ledger.Delivery{}
+			it.delivery = &partitions.Delivery{}
 		}
 	}
 
@@ -265,7 +265,7 @@ func TestScheduler_PositionAwaitsTheCommit(t *testing.T) {
 }
 
 func TestScheduler_SchedulesWhatHasNotEndedInASecond(t *testing.T) {
-	d := newDesk(t, healthy, limited(ledger.EndpointLimits{InFlight: 1}))
+	d := newDesk(t, healthy, limited(partitions.EndpointLimits{InFlight: 1}))
 	flying := d.add(0, "a")
 	waiting := d.add(1, "b", "1.2", "1.3")
 	d.sent("a", "b")
@@ -289,7 +289,7 @@ func TestScheduler_SchedulesWhatHasNotEndedInASecond(t *testing.T) {
 }
 
 func TestScheduler_FallsBehindAndCatchesUp(t *testing.T) {
-	d := newDesk(t, limited(ledger.EndpointLimits{InFlight: 1}))
+	d := newDesk(t, limited(partitions.EndpointLimits{InFlight: 1}))
 	d.s.limits.memory = 4
 	d.add(0, "1.2", "2.2", "3.2", "4.2")
 
@@ -333,7 +333,7 @@ func TestScheduler_FallsBehindAndCatchesUp(t *testing.T) {
 }
 
 func TestScheduler_SharesBetweenEndpoints(t *testing.T) {
-	d := newDesk(t, healthy, healthy, limited(ledger.EndpointLimits{InFlight: 1}), healthy)
+	d := newDesk(t, healthy, healthy, limited(partitions.EndpointLimits{InFlight: 1}), healthy)
 	for i := range 50 {
 		d.add(0, fmt.Sprint("x", i))
 	}
@@ -351,7 +351,7 @@ func TestScheduler_SharesBetweenEndpoints(t *testing.T) {
 
 func TestScheduler_DeadEndpointsDelayNobody(t *testing.T) {
 	const dead = 40
-	facts := make([]ledger.Facts, dead+1)
+	facts := make([]partitions.Facts, dead+1)
 	for i := range facts {
 		facts[i] = healthy
 	}
@@ -395,7 +395,7 @@ func TestScheduler_ProbesOneByOne(t *testing.T) {
 	d.must(e.pace.breaker.Open && e.pace.breaker.Hold == d.now+1000 && e.pace.breaker.Failures == 5, "breaker %+v", e.pace.breaker)
 	d.must(e.inMemory == 0 && e.bytes == 0, "%d events in memory", e.inMemory)
 	d.commit()
-	d.must(breaker(*d.plan(0).breaker) == e.pace.breaker && d.plan(0).state == ledger.EndpointFailing, "plan %+v", d.plan(0))
+	d.must(breaker(*d.plan(0).breaker) == e.pace.breaker && d.plan(0).state == partitions.EndpointFailing, "plan %+v", d.plan(0))
 	d.must(len(d.plan(0).rescheduled) == 5 && len(e.events) == 0, "wrote %+v", d.plan(0).writes())
 	d.must(len(d.s.reads(d.now)) == 0, "the schedule is read while nothing can be sent")
 	d.sent()
@@ -417,12 +417,12 @@ func TestScheduler_ProbesOneByOne(t *testing.T) {
 	probe = d.sent("g")
 	d.must(!probe[0].isProbe, "a due event is a probe ahead of its time")
 	d.done(result{ending: delivered}, probe...)
-	d.must(e.pace.breaker == breaker{Rate: 10, Forward: d.now, Since: moment} && e.state == ledger.EndpointHealthy, "breaker %+v", e.pace.breaker)
+	d.must(e.pace.breaker == breaker{Rate: 10, Forward: d.now, Since: moment} && e.state == partitions.EndpointHealthy, "breaker %+v", e.pace.breaker)
 }
 
 // While a receiver has asked for a pause, its events wait in the schedule.
 func TestScheduler_HoldsNothingInMemoryDuringAPause(t *testing.T) {
-	d := newDesk(t, limited(ledger.EndpointLimits{InFlight: 1}))
+	d := newDesk(t, limited(partitions.EndpointLimits{InFlight: 1}))
 	d.add(0, "a", "b", "c")
 	d.done(result{ending: retry, at: d.now + 60_000, pause: 60_000}, d.sent("a")...)
 	d.add(0, "d")
@@ -463,7 +463,7 @@ func TestScheduler_ProbeAheadOfItsTimeThenPings(t *testing.T) {
 	d.done(result{ending: undelivered}, last...)
 	d.commit()
 	d.wrote(0, "remove a")
-	d.must(e.state == ledger.EndpointUnreachable, "state %s", e.state)
+	d.must(e.state == partitions.EndpointUnreachable, "state %s", e.state)
 
 	d.now = e.pace.breaker.Hold
 	ping := d.next(10)
@@ -475,14 +475,14 @@ func TestScheduler_ProbeAheadOfItsTimeThenPings(t *testing.T) {
 	d.done(result{ending: delivered, proven: true}, d.next(10)...)
 	d.commit()
 	x := d.plan(0)
-	d.must(*x.breaker == ledger.Breaker{} && x.proven == 1 && x.state == ledger.EndpointHealthy, "effect %+v", x)
+	d.must(*x.breaker == partitions.Breaker{} && x.proven == 1 && x.state == partitions.EndpointHealthy, "effect %+v", x)
 	d.must(e.tally.Delivered == 0 && e.tally.OK == 1, "%+v", e.tally)
 }
 
 // An event that comes while the next probe waits goes to the schedule.
 func TestScheduler_EventBehindAProbe(t *testing.T) {
 	f := healthy
-	f.Breaker, f.Scheduled = ledger.Breaker{Open: true, Since: moment, Hold: moment}, true
+	f.Breaker, f.Scheduled = partitions.Breaker{Open: true, Since: moment, Hold: moment}, true
 	d := newDesk(t, f)
 	d.load(0, &event{key: keyOf("a"), dueAt: moment + 5_000_000, attempts: 3})
 	d.must(d.endpoint(0).early != nil, "nothing was loaded")
@@ -499,7 +499,7 @@ func TestScheduler_EventBehindAProbe(t *testing.T) {
 
 func TestScheduler_PingsEndAfterThreeDays(t *testing.T) {
 	f := healthy
-	f.Breaker = ledger.Breaker{Open: true, Since: moment - pingFor + 1000, Hold: moment + 999}
+	f.Breaker = partitions.Breaker{Open: true, Since: moment - pingFor + 1000, Hold: moment + 999}
 	d := newDesk(t, f)
 	d.must(d.wakeAt() == moment+999, "woken at +%d", d.wakeAt()-moment)
 	d.now += 1000
@@ -528,7 +528,7 @@ func TestScheduler_LoneEventKeepsItsSchedule(t *testing.T) {
 			d.now = at
 
 			for range d.s.reads(d.now) {
-				again := &event{account: accountOf(0), key: keyOf("a"), delivery: &ledger.Delivery{}, dueAt: due, attempts: attempt + 1}
+				again := &event{account: accountOf(0), key: keyOf("a"), delivery: &partitions.Delivery{}, dueAt: due, attempts: attempt + 1}
 				d.s.loaded(accountOf(0), []*event{again}, d.now)
 			}
 
@@ -553,31 +553,31 @@ func TestScheduler_LoneEventKeepsItsSchedule(t *testing.T) {
 // What was never sent says nothing of the receiver, and uses up no probe.
 func TestScheduler_CountsWhatAnEndingSays(t *testing.T) {
 	const ping, probe = 1, 2
-	failing, up := ledger.EndpointFailing, ledger.EndpointHealthy
+	failing, up := partitions.EndpointFailing, partitions.EndpointHealthy
 	for name, c := range map[string]struct {
 		kind     int
 		ending   ending
 		gone     bool
-		tally    ledger.Tally
-		state    ledger.EndpointState
+		tally    partitions.Tally
+		state    partitions.EndpointState
 		failures uint16
 	}{
-		"delivered":             {0, delivered, false, ledger.Tally{OK: 1, Delivered: 1}, up, 0},
-		"failed":                {0, retry, false, ledger.Tally{Failed: 1, Retried: 1}, failing, 3},
-		"given up":              {0, undelivered, false, ledger.Tally{Failed: 1, Undelivered: 1}, ledger.EndpointUnreachable, 3},
-		"gone":                  {0, retry, true, ledger.Tally{Failed: 1, Retried: 1}, ledger.EndpointGone, 3},
-		"too late":              {0, expired, false, ledger.Tally{Undelivered: 1}, ledger.EndpointUnreachable, 2},
-		"put off":               {0, deferred, false, ledger.Tally{}, failing, 2},
-		"not sent":              {0, notSent, false, ledger.Tally{NotSent: 1}, failing, 2},
-		"a ping, accepted":      {ping, delivered, false, ledger.Tally{OK: 1}, up, 0},
-		"a ping, failed":        {ping, retry, false, ledger.Tally{Failed: 1}, failing, 3},
-		"a probe, accepted":     {probe, delivered, false, ledger.Tally{OK: 1, Delivered: 1}, up, 0},
-		"a probe, failed":       {probe, retry, false, ledger.Tally{Failed: 1}, failing, 3},
-		"a probe, that is late": {probe, expired, false, ledger.Tally{Undelivered: 1}, ledger.EndpointUnreachable, 2},
+		"delivered":             {0, delivered, false, partitions.Tally{OK: 1, Delivered: 1}, up, 0},
+		"failed":                {0, retry, false, partitions.Tally{Failed: 1, Retried: 1}, failing, 3},
+		"given up":              {0, undelivered, false, partitions.Tally{Failed: 1, Undelivered: 1}, partitions.EndpointUnreachable, 3},
+		"gone":                  {0, retry, true, partitions.Tally{Failed: 1, Retried: 1}, partitions.EndpointGone, 3},
+		"too late":              {0, expired, false, partitions.Tally{Undelivered: 1}, partitions.EndpointUnreachable, 2},
+		"put off":               {0, deferred, false, partitions.Tally{}, failing, 2},
+		"not sent":              {0, notSent, false, partitions.Tally{NotSent: 1}, failing, 2},
+		"a ping, accepted":      {ping, delivered, false, partitions.Tally{OK: 1}, up, 0},
+		"a ping, failed":        {ping, retry, false, partitions.Tally{Failed: 1}, failing, 3},
+		"a probe, accepted":     {probe, delivered, false, partitions.Tally{OK: 1, Delivered: 1}, up, 0},
+		"a probe, failed":       {probe, retry, false, partitions.Tally{Failed: 1}, failing, 3},
+		"a probe, that is late": {probe, expired, false, partitions.Tally{Undelivered: 1}, partitions.EndpointUnreachable, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := healthy
-			f.State, f.Breaker = failing, ledger.Breaker{Failures: 2, Open: c.kind != 0, Since: moment}
+			f.State, f.Breaker = failing, partitions.Breaker{Failures: 2, Open: c.kind != 0, Since: moment}
 			f.Scheduled = c.kind == probe
 			d := newDesk(t, f)
 			d.s.limits.failures = 10
@@ -613,7 +613,7 @@ func TestScheduler_TheSlowerPaceCounts(t *testing.T) {
 		pace int
 		want float64
 	}{{0, 0, 0}, {0, 7, 7}, {100, 0, 100}, {100, 7, 7}, {3.9, 7, 3.9}, {1, 5000, 1}} {
-		p := pace{ownLimits: ledger.EndpointLimits{PerSecond: c.pace}, breaker: breaker{Rate: c.rate}}
+		p := pace{ownLimits: partitions.EndpointLimits{PerSecond: c.pace}, breaker: breaker{Rate: c.rate}}
 		if got := p.rate(); got != c.want {
 			t.Errorf("rate %v, setting %d: %v, want %v", c.rate, c.pace, got, c.want)
 		}
@@ -622,7 +622,7 @@ func TestScheduler_TheSlowerPaceCounts(t *testing.T) {
 
 func TestScheduler_ForwardsWhatWasPostponed(t *testing.T) {
 	f := healthy
-	f.Breaker, f.Scheduled = ledger.Breaker{Open: true, Since: moment}, true
+	f.Breaker, f.Scheduled = partitions.Breaker{Open: true, Since: moment}, true
 	d := newDesk(t, f)
 	d.load(0, &event{key: keyOf("a"), dueAt: moment + 5_000_000, attempts: 3})
 	d.done(result{ending: delivered}, d.sent("a")...)
@@ -636,7 +636,7 @@ func TestScheduler_ForwardsWhatWasPostponed(t *testing.T) {
 	d.must(l.From == moment+1 && l.Until == never && l.Limit == movePage, "load %+v", l)
 	d.commit()
 	w := d.plan(0).moved
-	d.must(len(w) == movePage && w[0] == ledger.Scheduled{Key: keyOf("b0"), Due: moment, Attempts: 2}, "wrote %d: %+v", len(w), w[0])
+	d.must(len(w) == movePage && w[0] == partitions.Scheduled{Key: keyOf("b0"), Due: moment, Attempts: 2}, "wrote %d: %+v", len(w), w[0])
 	l = d.load(0, &event{key: keyOf("c"), dueAt: moment + 7_000_000, attempts: 5})
 	d.must(l.From == moment+6_000_000, "load %+v", l)
 	d.must(d.endpoint(0).pace.breaker.Forward == 0, "it goes on")
@@ -659,7 +659,7 @@ func TestScheduler_ResultsOfAnOlderReceiverSayNothing(t *testing.T) {
 	d.done(result{ending: undelivered}, sent[2])
 	d.done(result{ending: delivered}, sent[3])
 	e := d.endpoint(0)
-	d.must(e.state == ledger.EndpointHealthy && e.pace.breaker.Failures == 0 && e.tally.Failed == 3, "%+v", *e)
+	d.must(e.state == partitions.EndpointHealthy && e.pace.breaker.Failures == 0 && e.tally.Failed == 3, "%+v", *e)
 	d.commit()
 	d.wrote(0, "put a +80000 1", "put b +0 1") // b goes to the new address now
 }
@@ -691,7 +691,7 @@ func TestScheduler_NewURLTakesTheBacklogSlowly(t *testing.T) {
 
 func TestScheduler_AskedToProbe(t *testing.T) {
 	f := healthy
-	f.Breaker = ledger.Breaker{Open: true, Since: moment, Hold: moment + 30_000, Probes: 9, Failures: 12}
+	f.Breaker = partitions.Breaker{Open: true, Since: moment, Hold: moment + 30_000, Probes: 9, Failures: 12}
 	d := newDesk(t, f)
 	d.sent()
 	f.ProbeRequest = 1
@@ -700,10 +700,10 @@ func TestScheduler_AskedToProbe(t *testing.T) {
 }
 
 func TestScheduler_DeletedEndpointSendsNothing(t *testing.T) {
-	d := newDesk(t, limited(ledger.EndpointLimits{InFlight: 1}))
+	d := newDesk(t, limited(partitions.EndpointLimits{InFlight: 1}))
 	d.add(0, "1.2", "1.3", "a", "b")
 	flying := d.sent("1.2")
-	d.learn(0, ledger.Facts{Receiver: ledger.Receiver{Version: 2}, Moved: 2})
+	d.learn(0, partitions.Facts{Receiver: partitions.Receiver{Version: 2}, Moved: 2})
 	d.add(0, "c")
 	d.must(d.endpoint(0).waits(), "nothing waits")
 	d.commit()
@@ -721,7 +721,7 @@ func TestScheduler_DeletedEndpointSendsNothing(t *testing.T) {
 // A replay puts an event into the schedule that is refused and was never there. Its end takes it out again, and it is
 // recorded as not sent once.
 func TestScheduler_ReplayOfWhatIsRefused(t *testing.T) {
-	d := newDesk(t, ledger.Facts{Receiver: ledger.Receiver{Version: 1}, Moved: 1})
+	d := newDesk(t, partitions.Facts{Receiver: partitions.Receiver{Version: 1}, Moved: 1})
 	d.add(0, "a")
 	d.noted(0)
 	d.load(0, &event{key: keyOf("a"), dueAt: d.now, replayedAt: d.now})
@@ -752,10 +752,10 @@ func TestScheduler_ReplayOfWhatIsRefusedForAFormerURL(t *testing.T) {
 
 // A URL is registered and deleted again while an event is refused, which is recorded as not sent once.
 func TestScheduler_DeletedTwiceWhileRefused(t *testing.T) {
-	d := newDesk(t, ledger.Facts{Receiver: ledger.Receiver{Version: 1}, Moved: 1})
+	d := newDesk(t, partitions.Facts{Receiver: partitions.Receiver{Version: 1}, Moved: 1})
 	d.noted(0)
 	d.load(0, &event{key: keyOf("a"), dueAt: d.now, attempts: 1})
-	d.learn(0, ledger.Facts{Receiver: ledger.Receiver{Version: 3}, Moved: 3, Deleted: 3})
+	d.learn(0, partitions.Facts{Receiver: partitions.Receiver{Version: 3}, Moved: 3, Deleted: 3})
 	d.commit()
 	d.must(len(d.notSent(0)) == 1, "%d events are recorded as not sent", len(d.notSent(0)))
 	d.wrote(0, "remove a")
@@ -770,7 +770,7 @@ func TestScheduler_EndsWhatIsMuted(t *testing.T) {
 	muting := healthy
 	muting.Muted = []delivery.EventType{delivery.ETAChanged}
 	of := func(name string, kind delivery.EventType) *event {
-		return &event{account: accountOf(0), key: keyOf(name), delivery: &ledger.Delivery{Type: kind}}
+		return &event{account: accountOf(0), key: keyOf(name), delivery: &partitions.Delivery{Type: kind}}
 	}
 	add := func(d *desk, items ...*event) {
 		d.entries++
@@ -786,7 +786,7 @@ func TestScheduler_EndsWhatIsMuted(t *testing.T) {
 
 	// It is turned off while events wait.
 	d.learn(0, healthy)
-	slow := limited(ledger.EndpointLimits{InFlight: 1})
+	slow := limited(partitions.EndpointLimits{InFlight: 1})
 	d.learn(0, slow)
 	add(d, of("2.2", delivery.StatusChanged), of("2.3", delivery.ETAChanged), of("2.4", delivery.StatusChanged))
 	flying := d.sent("2.2")
@@ -806,7 +806,7 @@ func TestScheduler_EndsWhatIsMuted(t *testing.T) {
 	d.done(result{ending: delivered}, d.sent("3.4")...)
 	d.commit()
 	effect := d.plan(0)
-	d.must(slices.Contains(effect.ended, ledger.Unscheduled{Key: keyOf("3.3")}) && len(d.notSent(0)) == 0, "effect %+v", effect)
+	d.must(slices.Contains(effect.ended, partitions.Unscheduled{Key: keyOf("3.3")}) && len(d.notSent(0)) == 0, "effect %+v", effect)
 	d.must(!d.endpoint(0).waits(), "something waits")
 }
 
@@ -821,7 +821,7 @@ func TestScheduler_NotSentInPages(t *testing.T) {
 	}
 
 	d.sent()
-	d.learn(0, ledger.Facts{})
+	d.learn(0, partitions.Facts{})
 	total := 0
 	for range 2 {
 		d.commit()
@@ -896,7 +896,7 @@ func TestScheduler_ReplayOfWhatHasJustEnded(t *testing.T) {
 	d.load(0, asked)
 	d.commit()
 	removed := d.plan(0).ended
-	d.must(slices.Equal(removed, []ledger.Unscheduled{{Key: keyOf("a")}}), "removed %+v", removed) // which leaves it there
+	d.must(slices.Equal(removed, []partitions.Unscheduled{{Key: keyOf("a")}}), "removed %+v", removed) // which leaves it there
 
 	again := *asked
 	again.state, again.endpoint = unloaded, nil
@@ -904,7 +904,7 @@ func TestScheduler_ReplayOfWhatHasJustEnded(t *testing.T) {
 	d.done(result{ending: delivered}, d.sent("a")...)
 	d.commit()
 	removed = d.plan(0).ended
-	d.must(slices.Equal(removed, []ledger.Unscheduled{{Key: keyOf("a"), AskedAt: d.now}}), "removed %+v", removed)
+	d.must(slices.Equal(removed, []partitions.Unscheduled{{Key: keyOf("a"), AskedAt: d.now}}), "removed %+v", removed)
 	d.must(d.endpoint(0).isEmpty(), "something waits")
 }
 
@@ -920,7 +920,7 @@ func TestScheduler_ReadsAgainWhatChangedWhileItWasRead(t *testing.T) {
 }
 
 func TestScheduler_PaceHolds(t *testing.T) {
-	d := newDesk(t, limited(ledger.EndpointLimits{PerSecond: 50}))
+	d := newDesk(t, limited(partitions.EndpointLimits{PerSecond: 50}))
 	for i := range 400 {
 		d.add(0, fmt.Sprint("n", i))
 	}
@@ -990,14 +990,14 @@ func TestScheduler_CorrectsWhatADeadOwnerHasTold(t *testing.T) {
 }
 
 func TestScheduler_StateGetsWorseOnlyByMore(t *testing.T) {
-	for _, c := range []struct{ was, now, want ledger.EndpointState }{
-		{"", ledger.EndpointFailing, ledger.EndpointFailing},
-		{ledger.EndpointHealthy, ledger.EndpointFailing, ledger.EndpointFailing},
-		{ledger.EndpointGone, ledger.EndpointFailing, ledger.EndpointGone},
-		{ledger.EndpointUnreachable, ledger.EndpointFailing, ledger.EndpointUnreachable},
-		{ledger.EndpointFailing, ledger.EndpointGone, ledger.EndpointGone},
-		{ledger.EndpointGone, ledger.EndpointUnreachable, ledger.EndpointUnreachable},
-		{ledger.EndpointUnreachable, ledger.EndpointHealthy, ledger.EndpointHealthy},
+	for _, c := range []struct{ was, now, want partitions.EndpointState }{
+		{"", partitions.EndpointFailing, partitions.EndpointFailing},
+		{partitions.EndpointHealthy, partitions.EndpointFailing, partitions.EndpointFailing},
+		{partitions.EndpointGone, partitions.EndpointFailing, partitions.EndpointGone},
+		{partitions.EndpointUnreachable, partitions.EndpointFailing, partitions.EndpointUnreachable},
+		{partitions.EndpointFailing, partitions.EndpointGone, partitions.EndpointGone},
+		{partitions.EndpointGone, partitions.EndpointUnreachable, partitions.EndpointUnreachable},
+		{partitions.EndpointUnreachable, partitions.EndpointHealthy, partitions.EndpointHealthy},
 	} {
 		e := endpoint{state: c.was}
 		if e.note(c.now, 1); e.state != c.want {
@@ -1026,12 +1026,12 @@ func TestScheduler_ClockSetBack(t *testing.T) {
 
 // The URL is deleted, and another one is registered at once: what waited in memory must not go to it.
 func TestScheduler_NothingGoesFromADeletedURLToTheNext(t *testing.T) {
-	d := newDesk(t, limited(ledger.EndpointLimits{InFlight: 1}))
+	d := newDesk(t, limited(partitions.EndpointLimits{InFlight: 1}))
 	d.add(0, "a", "b", "c")
 	flying := d.sent("a")
 
 	next := healthy
-	next.Receiver, next.Moved, next.Deleted = ledger.Receiver{URL: "https://other.test/", Version: 3}, 3, 2
+	next.Receiver, next.Moved, next.Deleted = partitions.Receiver{URL: "https://other.test/", Version: 3}, 3, 2
 	d.learn(0, next)
 
 	d.sent()
@@ -1051,7 +1051,7 @@ func TestScheduler_NothingArrivesForTheNextURL(t *testing.T) {
 	d.done(result{ending: retry, at: d.now + 10_000}, d.sent("a")...)
 
 	next := healthy
-	next.Receiver, next.Moved, next.Deleted = ledger.Receiver{URL: "https://other.test/", Version: 3}, 3, 2
+	next.Receiver, next.Moved, next.Deleted = partitions.Receiver{URL: "https://other.test/", Version: 3}, 3, 2
 	d.learn(0, next)
 	d.commit()
 	d.wrote(0, "put a +10000 1")
@@ -1063,7 +1063,7 @@ func TestScheduler_NothingArrivesForTheNextURL(t *testing.T) {
 
 // Who asks for a test, or sets the same URL again, says that the receiver is repaired.
 func TestScheduler_ARequestToProbeLiftsAPause(t *testing.T) {
-	d := newDesk(t, limited(ledger.EndpointLimits{InFlight: 1}))
+	d := newDesk(t, limited(partitions.EndpointLimits{InFlight: 1}))
 	d.add(0, "a", "b")
 	d.done(result{ending: retry, at: d.now + 3_600_000, pause: 3_600_000}, d.sent("a")...)
 	d.sent()

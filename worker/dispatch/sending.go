@@ -1,6 +1,8 @@
 package dispatch
 
-import "vendorapi/internal/ledger"
+import (
+	"vendorapi/internal/ledger/partitions"
+)
 
 // places are how many more sends may begin, of the webhook.concurrency that a worker may have in flight.
 type places struct {
@@ -175,7 +177,7 @@ func (s *scheduler) assess(e *endpoint, ev *event, r *result, now int64) {
 }
 
 // count counts a result in a tally.
-func count(t *ledger.Tally, ev *event, r *result, now int64) {
+func count(t *partitions.Tally, ev *event, r *result, now int64) {
 	t.Turn(now)
 	switch {
 	case r.ending == delivered:
@@ -198,17 +200,17 @@ func count(t *ledger.Tally, ev *event, r *result, now int64) {
 }
 
 // stateAfter returns what a result says of the receiver; empty if nothing.
-func stateAfter(r *result) ledger.EndpointState {
+func stateAfter(r *result) partitions.EndpointState {
 	switch {
 	case r.ending == delivered:
-		return ledger.EndpointHealthy
+		return partitions.EndpointHealthy
 	case r.ending == deferred || r.ending == notSent:
 		return ""
 	case r.isGone:
-		return ledger.EndpointGone
+		return partitions.EndpointGone
 	case r.ending == undelivered || r.ending == expired:
-		return ledger.EndpointUnreachable
+		return partitions.EndpointUnreachable
 	default:
-		return ledger.EndpointFailing
+		return partitions.EndpointFailing
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 )
 
 // summary is what waits for receivers, by their state.
-type summary map[ledger.EndpointState]ledger.QueueStats
+type summary map[partitions.EndpointState]partitions.QueueStats
 
 // uncounted returns the endpoints whose schedules are to be counted now, those that were counted least recently.
 func (w *Webhooks) uncounted(now time.Time) (accounts []delivery.AccountID) {
@@ -34,7 +34,7 @@ func (w *Webhooks) uncounted(now time.Time) (accounts []delivery.AccountID) {
 		if hasScheduled {
 			candidates = append(candidates, e)
 		} else {
-			e.backlog = ledger.Backlog{}
+			e.backlog = partitions.Backlog{}
 		}
 	}
 
@@ -91,7 +91,7 @@ func (w *Webhooks) summarize(now time.Time) {
 		s[e.state] = sum
 	}
 
-	isNew := !maps.Equal(s, w.writtenSummary) || now.Sub(w.summaryWrittenAt) >= ledger.SummaryEvery
+	isNew := !maps.Equal(s, w.writtenSummary) || now.Sub(w.summaryWrittenAt) >= partitions.SummaryEvery
 	if w.summary != nil || isNew {
 		w.summary = s
 	}

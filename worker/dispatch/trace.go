@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/tracing"
 	"vendorapi/worker/dispatch/sender"
 )
@@ -61,7 +61,7 @@ func (r *Role) about(d *attempt, rest ...any) []any {
 }
 
 // orderOf is the zero id for a store's event.
-func orderOf(d *ledger.Delivery) (order [16]byte) {
+func orderOf(d *partitions.Delivery) (order [16]byte) {
 	if d.Order != nil {
 		order = d.Order.ID
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/tracing"
 	"vendorapi/worker/dispatch/sender"
 )
@@ -20,8 +20,8 @@ func TestAbout_NamesAccountOrderAndEventAndNothingPrivate(t *testing.T) {
 	order := &delivery.Order{ID: delivery.OrderID{1, 2, 3}, Account: delivery.NewAccountID()}
 	order.PackageNote = "geheim"
 	order.Recipient = delivery.Recipient{Name: "Ayşe Geheim", Phone: "5321234567"}
-	a := &attempt{Delivery: &ledger.Delivery{EventID: "e-1", Account: order.Account, Order: order}, number: 3,
-		receiver: ledger.Receiver{URL: "https://vendor.example/hook?key=geheim"}}
+	a := &attempt{Delivery: &partitions.Delivery{EventID: "e-1", Account: order.Account, Order: order}, number: 3,
+		receiver: partitions.Receiver{URL: "https://vendor.example/hook?key=geheim"}}
 	tracer, err := tracing.Open(t.Context(), tracing.Settings{Endpoint: "http://127.0.0.1:1", SampleRatio: 1}, "worker", "sandbox", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestAbout_NamesAccountOrderAndEventAndNothingPrivate(t *testing.T) {
 }
 
 func TestPromise_TellsTheReceiverOnlyWhileTracingIsOn(t *testing.T) {
-	a := &attempt{Delivery: &ledger.Delivery{EventID: "e-1", Order: &delivery.Order{ID: delivery.OrderID{7}}}}
+	a := &attempt{Delivery: &partitions.Delivery{EventID: "e-1", Order: &delivery.Order{ID: delivery.OrderID{7}}}}
 	header := http.Header{}
 	(&Role{}).promise(a, header)
 	if len(header) != 0 {

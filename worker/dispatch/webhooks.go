@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/service"
 )
 
@@ -120,7 +120,7 @@ var processStarted = time.Now()
 
 // Open begins with what is stored, for a new owner of a partition, which it took by a write that was sent at
 // takenAt. Sends and reads end with ctx; their results go to results, whose receiver applies them.
-func (r *Role) Open(ctx context.Context, owned *ledger.Owned, takenAt time.Time, now func() time.Time, results chan<- *Result) *Webhooks {
+func (r *Role) Open(ctx context.Context, owned *partitions.Owned, takenAt time.Time, now func() time.Time, results chan<- *Result) *Webhooks {
 	w := r.newWebhooks(ctx, owned.Partition, now, results)
 	w.confirm(takenAt)
 	w.open(owned.Token.Webhooks, owned.CaughtUp())
@@ -320,7 +320,7 @@ func (r *Result) Apply() error {
 // Input is what an owner has read for a turn.
 type Input struct {
 	// Inbox may be nil: nothing has come.
-	Inbox *ledger.Inbox
+	Inbox *partitions.Inbox
 	// EntriesBefore is how many entries the stream e had before those of the inbox; less than 0: not known.
 	EntriesBefore int64
 	// CatchesUp: with these entries all has been read that earlier owners have published.
@@ -331,13 +331,13 @@ type Input struct {
 type Turn struct {
 	webhooks *Webhooks
 	input    Input
-	wanted   *ledger.Wanted
+	wanted   *partitions.Wanted
 }
 
 // Begin begins a turn. It adds to wanted what must be read for it; wanted may be nil if nothing has come.
-func (w *Webhooks) Begin(in Input, wanted *ledger.Wanted) *Turn {
+func (w *Webhooks) Begin(in Input, wanted *partitions.Wanted) *Turn {
 	for _, ev := range w.scheduler.begin(w.ms()) {
-		w.recordUnsent(ev, ledger.StateNotSent, ledger.NoEndpointError)
+		w.recordUnsent(ev, partitions.StateNotSent, partitions.NoEndpointError)
 	}
 
 	w.closeLogs()
@@ -392,7 +392,7 @@ func (w *Webhooks) closeLogs() {
 }
 
 // sendable leaves out what no webhook tells of.
-func sendable(events []ledger.Event) (sendable []ledger.Event) {
+func sendable(events []partitions.Event) (sendable []partitions.Event) {
 	for i := range events {
 		if events[i].IsSent() {
 			sendable = append(sendable, events[i])
@@ -405,13 +405,13 @@ func sendable(events []ledger.Event) (sendable []ledger.Event) {
 // the same turn.
 type Plan struct {
 	turn      *Turn
-	step      *ledger.Step
+	step      *partitions.Step
 	endpoints []endpointPlan
 }
 
 // Plan adds to the owner's step what must be written. It changes nothing, and may be called again with another
 // step after Discard.
-func (t *Turn) Plan(step *ledger.Step) *Plan {
+func (t *Turn) Plan(step *partitions.Step) *Plan {
 	w := t.webhooks
 	p := &Plan{turn: t, step: step, endpoints: w.scheduler.plan()}
 	for i := range p.endpoints {
@@ -419,7 +419,7 @@ func (t *Turn) Plan(step *ledger.Step) *Plan {
 	}
 
 	for _, p := range w.probed {
-		step.Endpoint(p.account, &ledger.EndpointChange{ProbeAnswered: p.request})
+		step.Endpoint(p.account, &partitions.EndpointChange{ProbeAnswered: p.request})
 	}
 
 	for _, l := range w.lines {
@@ -441,13 +441,13 @@ func (t *Turn) Plan(step *ledger.Step) *Plan {
 	return p
 }
 
-func (p *endpointPlan) write(step *ledger.Step) {
+func (p *endpointPlan) write(step *partitions.Step) {
 	account := p.endpoint.account
 	step.Schedule(account, true, p.added)
 	step.MoveScheduled(account, p.moved)
 	step.Schedule(account, false, p.rescheduled)
 	step.Unschedule(account, p.ended)
-	step.Endpoint(account, &ledger.EndpointChange{
+	step.Endpoint(account, &partitions.EndpointChange{
 		Breaker:    p.breaker,
 		Tally:      p.tally,
 		Waiting:    p.waiting,
@@ -550,7 +550,7 @@ func (t *Turn) takeInput() {
 }
 
 // takePublished takes the events that the owner's step has published, which it reads back later.
-func (w *Webhooks) takePublished(step *ledger.Step) {
+func (w *Webhooks) takePublished(step *partitions.Step) {
 	if step.Batch == "" {
 		return
 	}
@@ -559,7 +559,7 @@ func (w *Webhooks) takePublished(step *ledger.Step) {
 	w.scheduler.acceptEntry(entry, w.ms())
 }
 
-func (w *Webhooks) newEvents(deliveries []*ledger.Delivery) []*event {
+func (w *Webhooks) newEvents(deliveries []*partitions.Delivery) []*event {
 	events := make([]*event, 0, len(deliveries))
 	for _, d := range deliveries {
 		if d != nil && !w.ended[d.EventID] {
@@ -613,7 +613,7 @@ func (w *Webhooks) sendSome() bool {
 		isTooLate := !ev.isPing && !now.Before(a.Deadline())
 		if isTooLate {
 			w.role.metrics.attempts.WithLabelValues(outcomeDeadline).Inc()
-			w.endUnsent(ev, expired, ledger.StateUndelivered, ledger.ExpiredError)
+			w.endUnsent(ev, expired, partitions.StateUndelivered, partitions.ExpiredError)
 			continue
 		}
 		w.launch(a)
@@ -625,7 +625,7 @@ func (w *Webhooks) sendSome() bool {
 func (w *Webhooks) attemptOf(ev *event) *attempt {
 	d := ev.delivery
 	if ev.isPing {
-		d = ledger.Ping(ev.account, time.UnixMilli(ev.dueAt))
+		d = partitions.Ping(ev.account, time.UnixMilli(ev.dueAt))
 	}
 
 	if ev.replayedAt > 0 { // since it was loaded, perhaps
@@ -780,12 +780,12 @@ func (w *Webhooks) endUnsent(ev *event, how ending, state, reason string) {
 }
 
 func (w *Webhooks) recordUnsent(ev *event, state, reason string) {
-	record := &ledger.AttemptRecord{At: w.now(), State: state, Error: reason, Attempt: ev.attempts, Replay: ev.isReplay()}
+	record := &partitions.AttemptRecord{At: w.now(), State: state, Error: reason, Attempt: ev.attempts, Replay: ev.isReplay()}
 	w.record(ev.delivery, record, false, true)
 }
 
 // record adds a line to the endpoint's log, and publishes it for the export and for replays.
-func (w *Webhooks) record(d *ledger.Delivery, record *ledger.AttemptRecord, isFailedProbe, publish bool) {
+func (w *Webhooks) record(d *partitions.Delivery, record *partitions.AttemptRecord, isFailedProbe, publish bool) {
 	line, unanswered := record.Lines(d, isFailedProbe)
 	l := w.logs[d.Account]
 	if l == nil {
@@ -804,7 +804,7 @@ func (w *Webhooks) record(d *ledger.Delivery, record *ledger.AttemptRecord, isFa
 		return
 	}
 
-	isFinal := record.State != ledger.StateRetrying
+	isFinal := record.State != partitions.StateRetrying
 	if !isFinal {
 		line = unanswered
 	}

@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/webhook"
 )
 
 // publish lets an event wait for a receiver that nobody listens at.
 func publish(w *Webhooks, name string) {
-	w.scheduler.learn(accountOf(0), &ledger.Facts{Receiver: someAttempt(1, time.Now()).receiver}, w.ms())
-	d := &ledger.Delivery{Account: accountOf(0), Key: keyOf(name), EventID: name, OccurredAt: time.Now(), Data: []byte("{}")}
-	w.takePublished(&ledger.Step{Batch: name, Published: []*ledger.Delivery{d}})
+	w.scheduler.learn(accountOf(0), &partitions.Facts{Receiver: someAttempt(1, time.Now()).receiver}, w.ms())
+	d := &partitions.Delivery{Account: accountOf(0), Key: keyOf(name), EventID: name, OccurredAt: time.Now(), Data: []byte("{}")}
+	w.takePublished(&partitions.Step{Batch: name, Published: []*partitions.Delivery{d}})
 }
 
 // apply takes one result, and returns the attempt that it is of.
@@ -70,7 +70,7 @@ func TestWebhooks_ShareThePlacesOfTheProcess(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	testenv.Must(t, err)
 	defer silent.Close()
-	receiver := ledger.Receiver{URL: "http://" + silent.Addr().String(), Secret: webhook.NewSecret()}
+	receiver := partitions.Receiver{URL: "http://" + silent.Addr().String(), Secret: webhook.NewSecret()}
 
 	for range 200 { // whether two count the same places is chance
 		r := newRole()
@@ -103,12 +103,12 @@ func TestWebhooks_ShareThePlacesOfTheProcess(t *testing.T) {
 }
 
 // publishFor lets one event wait for each of some accounts, which have the same receiver.
-func publishFor(w *Webhooks, receiver ledger.Receiver, accounts int) {
+func publishFor(w *Webhooks, receiver partitions.Receiver, accounts int) {
 	for i := range accounts {
 		account := accountOf(i)
-		w.scheduler.learn(account, &ledger.Facts{Receiver: receiver}, w.ms())
-		d := &ledger.Delivery{Account: account, Key: keyOf("e"), EventID: "e", OccurredAt: time.Now(), Data: []byte("{}")}
-		w.takePublished(&ledger.Step{Batch: account.String(), Published: []*ledger.Delivery{d}})
+		w.scheduler.learn(account, &partitions.Facts{Receiver: receiver}, w.ms())
+		d := &partitions.Delivery{Account: account, Key: keyOf("e"), EventID: "e", OccurredAt: time.Now(), Data: []byte("{}")}
+		w.takePublished(&partitions.Step{Batch: account.String(), Published: []*partitions.Delivery{d}})
 	}
 }
 
@@ -145,7 +145,7 @@ func TestWebhooks_BeginLaterWhatWasNotBegun(t *testing.T) {
 		t.Fatalf("%+v", unbegun)
 	}
 
-	moved := ledger.Facts{Receiver: unbegun.receiver}
+	moved := partitions.Facts{Receiver: unbegun.receiver}
 	moved.Version = 2
 	w.scheduler.learn(ev.account, &moved, w.ms())
 	w.confirm(time.Now().Add(time.Hour))
@@ -163,7 +163,7 @@ func TestWebhooks_DoNotBeginWhatIsTooLate(t *testing.T) {
 	for name, change := range map[string]func(*Webhooks, *event){
 		"the deadline has passed": func(_ *Webhooks, ev *event) { ev.delivery.OccurredAt = time.Now().Add(-25 * time.Hour) },
 		"the URL is deleted": func(w *Webhooks, ev *event) {
-			w.scheduler.learn(ev.account, &ledger.Facts{Receiver: ledger.Receiver{Version: 2}, Moved: 2, Deleted: 2}, w.ms())
+			w.scheduler.learn(ev.account, &partitions.Facts{Receiver: partitions.Receiver{Version: 2}, Moved: 2, Deleted: 2}, w.ms())
 		},
 		"the receiver asks for a pause": func(w *Webhooks, ev *event) {
 			ev.endpoint.pace.breaker.Hold = w.ms() + 60_000
@@ -198,7 +198,7 @@ func TestWebhooks_ReadAgainWhatCouldNotBeRead(t *testing.T) {
 	r := newRole()
 	r.ledger = e.Ledger
 	w, results := webhooks(r)
-	w.scheduler.learn(accountOf(0), &ledger.Facts{Scheduled: true, Receiver: someAttempt(1, time.Now()).receiver}, w.ms())
+	w.scheduler.learn(accountOf(0), &partitions.Facts{Scheduled: true, Receiver: someAttempt(1, time.Now()).receiver}, w.ms())
 	cut, cancel := context.WithCancel(t.Context())
 	cancel()
 	w.reading, w.isReading = cut, false
@@ -221,18 +221,18 @@ func TestWebhooks_ReadAgainWhatCouldNotBeRead(t *testing.T) {
 // that the receiver has no URL.
 func TestWebhooks_RecordOnceWhatIsGone(t *testing.T) {
 	receiver := someAttempt(1, time.Now()).receiver
-	scheduled := func(name string, event delivery.EventType) *ledger.Scheduled {
-		return &ledger.Scheduled{Key: keyOf(name), Due: 1, Gone: "the order is no longer stored",
-			Delivery: &ledger.Delivery{Account: accountOf(0), Key: keyOf(name), EventID: name, Type: event}}
+	scheduled := func(name string, event delivery.EventType) *partitions.Scheduled {
+		return &partitions.Scheduled{Key: keyOf(name), Due: 1, Gone: "the order is no longer stored",
+			Delivery: &partitions.Delivery{Account: accountOf(0), Key: keyOf(name), EventID: name, Type: event}}
 	}
 
 	for name, c := range map[string]struct {
-		facts          ledger.Facts
+		facts          partitions.Facts
 		atOnce, byTurn int // records
 	}{
-		"with a URL":    {ledger.Facts{Scheduled: true, Receiver: receiver}, 2, 2},
-		"muted":         {ledger.Facts{Scheduled: true, Receiver: receiver, Muted: []delivery.EventType{delivery.ETAChanged}}, 1, 1},
-		"without a URL": {ledger.Facts{Scheduled: true}, 0, 2},
+		"with a URL":    {partitions.Facts{Scheduled: true, Receiver: receiver}, 2, 2},
+		"muted":         {partitions.Facts{Scheduled: true, Receiver: receiver, Muted: []delivery.EventType{delivery.ETAChanged}}, 1, 1},
+		"without a URL": {partitions.Facts{Scheduled: true}, 0, 2},
 	} {
 		w, _ := webhooks(newRole())
 		w.scheduler.learn(accountOf(0), &c.facts, w.ms())
@@ -241,7 +241,7 @@ func TestWebhooks_RecordOnceWhatIsGone(t *testing.T) {
 			t.Fatalf("%s: %d reads", name, len(reads))
 		}
 
-		w.applySchedule(reads[0], []*ledger.Scheduled{scheduled("1.2", delivery.ETAChanged), scheduled("2.2", delivery.StatusChanged)})
+		w.applySchedule(reads[0], []*partitions.Scheduled{scheduled("1.2", delivery.ETAChanged), scheduled("2.2", delivery.StatusChanged)})
 		if len(w.lines) != c.atOnce {
 			t.Errorf("%s: %d records at once, want %d", name, len(w.lines), c.atOnce)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/limits"
 	"vendorapi/internal/testenv"
 	"vendorapi/worker/status"
 )
@@ -24,12 +25,12 @@ func TestRole_ItsEndAddsWhatItDidToTheActivity(t *testing.T) {
 	e.AwaitStatus(delivered, delivery.Delivered)
 	e.AwaitStatus(failed, delivery.Failed)
 	stop()
-	minutes, err := e.Ledger.Monitor.Activity(t.Context(), 60)
+	minutes, err := e.Ledger.Limits.Activity(t.Context(), 60)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	var sum ledger.MinuteActivity
+	var sum limits.MinuteActivity
 	for _, m := range minutes {
 		sum.Delivered, sum.Failed, sum.Cancelled = sum.Delivered+m.Delivered, sum.Failed+m.Failed, sum.Cancelled+m.Cancelled
 	}

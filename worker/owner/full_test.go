@@ -10,6 +10,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/orders"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
@@ -135,9 +137,9 @@ func (e *fullEnv) accepts(number int) bool {
 	draft := &delivery.OrderDraft{ExternalStoreID: e.vendor.Store.ExternalID, ExternalOrderID: fmt.Sprint("probe-", number), ReadyAt: time.Now(),
 		Recipient: delivery.Recipient{Name: "Ali Veli", Phone: "5321234567"},
 		Dropoff:   delivery.Dropoff{Text: "Bahariye Cd. No 5 D 3", Point: delivery.Point{Latitude: 40.99, Longitude: 29.03}}}
-	_, _, err := e.Ledger.Orders.Create(e.T.Context(), &ledger.Creation{
+	_, _, err := e.Ledger.Orders.Create(e.T.Context(), &orders.Creation{
 		Account: e.vendor.Account, IdempotencyKey: draft.ExternalOrderID, Body: []byte(draft.ExternalOrderID), Draft: draft, Now: time.Now(),
-		Candidates: []ledger.Candidate{{Terms: e.Fleet.Terms(), Covers: true}},
+		Candidates: []accounts.Candidate{{Terms: e.Fleet.Terms(), Covers: true}},
 	})
 	return err == nil
 }

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // polls lets a worker poll so many times while the workers named beat, and returns how often it reads the tokens.
-func polls(s *sharing, now *time.Time, n int, tokens []ledger.Stored, beating ...string) (looks int) {
+func polls(s *sharing, now *time.Time, n int, tokens []partitions.Stored, beating ...string) (looks int) {
 	for range n {
 		*now = now.Add(pollEvery)
 		workers := make(map[string]string)
@@ -28,7 +28,7 @@ func polls(s *sharing, now *time.Time, n int, tokens []ledger.Stored, beating ..
 
 func TestShouldLook_ReadsTokensOnceASecondWhileNothingChanges(t *testing.T) {
 	s, now := &sharing{worker: "w 1"}, time.Unix(1_795_284_000, 0)
-	tokens := []ledger.Stored{stored("w 1", 1, 1), stored("w 2", 1, 1)}
+	tokens := []partitions.Stored{stored("w 1", 1, 1), stored("w 2", 1, 1)}
 	polls(s, &now, 1, tokens, "w 1", "w 2")
 
 	looks := polls(s, &now, 100, tokens, "w 1", "w 2")
@@ -46,7 +46,7 @@ func TestShouldLook_ReadsTokensOnceASecondWhileNothingChanges(t *testing.T) {
 
 func TestShouldLook_AtOnceWhenWorkersChange(t *testing.T) {
 	s, now := &sharing{worker: "w 1"}, time.Unix(1_795_284_000, 0)
-	tokens := []ledger.Stored{stored("w 1", 1, 1), stored("w 2", 1, 1)}
+	tokens := []partitions.Stored{stored("w 1", 1, 1), stored("w 2", 1, 1)}
 	polls(s, &now, 1, tokens, "w 1", "w 2")
 
 	check := func(what string, looks, want int) {
@@ -70,7 +70,7 @@ func TestShouldLook_AtOnceWhenWorkersChange(t *testing.T) {
 
 func TestShouldLook_AtEveryPollWhileAnOwnerIsSilent(t *testing.T) {
 	s, now := &sharing{worker: "w 1"}, time.Unix(1_795_284_000, 0)
-	tokens := []ledger.Stored{stored("w 1", 1, 1), stored("w 2", 1, 1)}
+	tokens := []partitions.Stored{stored("w 1", 1, 1), stored("w 2", 1, 1)}
 	workers := map[string]string{"w 1": "1", "w 2": "1"}
 	looks := 0
 	for range 30 {
@@ -90,23 +90,23 @@ func TestShouldLook_AtEveryPollWhileAnOwnerIsSilent(t *testing.T) {
 
 func TestTurn_PublishesPositionsSeldomWhileNothingChanges(t *testing.T) {
 	now := time.Unix(1_795_284_000, 0)
-	token := ledger.Token{Owner: "w 1", Epoch: 1, Events: "5-0", Updates: "6-0", Webhooks: "5-0"}
-	publishes := func(since time.Duration, edit func(*ledger.Token)) bool {
-		p := &partition{Owned: &ledger.Owned{Token: token, From: "5-0"}, groupPositionsAt: now.Add(-since)}
+	token := partitions.Token{Owner: "w 1", Epoch: 1, Events: "5-0", Updates: "6-0", Webhooks: "5-0"}
+	publishes := func(since time.Duration, edit func(*partitions.Token)) bool {
+		p := &partition{Owned: &partitions.Owned{Token: token, From: "5-0"}, groupPositionsAt: now.Add(-since)}
 		p.groupPositions = p.positions()
-		turn := &turn{partition: p, step: &ledger.Step{Token: token}}
+		turn := &turn{partition: p, step: &partitions.Step{Token: token}}
 		edit(&turn.step.Token)
 		return turn.shouldPublishPositions(now)
 	}
 
-	idle := func(*ledger.Token) {}
-	moved := func(t *ledger.Token) { t.Updates = "7-0" }
-	leaves := func(t *ledger.Token) { t.Owner = "" }
+	idle := func(*partitions.Token) {}
+	moved := func(t *partitions.Token) { t.Updates = "7-0" }
+	leaves := func(t *partitions.Token) { t.Owner = "" }
 
 	for _, c := range []struct {
 		name  string
 		since time.Duration
-		edit  func(*ledger.Token)
+		edit  func(*partitions.Token)
 		want  bool
 	}{
 		{"idle", renewEvery, idle, false},

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/worker/dispatch"
 )
 
@@ -59,8 +59,8 @@ type loop struct {
 
 // readResult is what a read of the streams has brought.
 type readResult struct {
-	inboxes []*ledger.Inbox
-	readAs  map[int]ledger.Owned // the partitions that were read, as they were when the read began
+	inboxes []*partitions.Inbox
+	readAs  map[int]partitions.Owned // the partitions that were read, as they were when the read began
 	err     error
 }
 
@@ -86,7 +86,7 @@ func (l *loop) do(ctx context.Context, f func(context.Context)) bool {
 
 // add begins with a partition that was taken by a write sent at takenAt. If ctx ends first, the partition is given up
 // again.
-func (l *loop) add(ctx context.Context, o *ledger.Owned, takenAt time.Time) {
+func (l *loop) add(ctx context.Context, o *partitions.Owned, takenAt time.Time) {
 	isAccepted := l.do(ctx, func(context.Context) {
 		l.partitions[o.Partition] = &partition{
 			Owned:            o,
@@ -105,12 +105,12 @@ func (l *loop) add(ctx context.Context, o *ledger.Owned, takenAt time.Time) {
 }
 
 // release gives up a partition of which nothing is in memory.
-func (r *Role) release(ctx context.Context, partition int, token ledger.Token) {
+func (r *Role) release(ctx context.Context, partition int, token partitions.Token) {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.endTimeout)
 	defer cancel()
 	step := r.ledger.Ownership.Step(partition, token)
 	step.Token.Owner = ""
-	err := r.ledger.Ownership.Advance(end, []*ledger.Step{step})[0]
+	err := r.ledger.Ownership.Advance(end, []*partitions.Step{step})[0]
 	if err != nil {
 		r.log.Warn("a partition is not given up in order", "partition", partition, "error", err)
 		return
@@ -174,7 +174,7 @@ func (l *loop) startRead(ctx context.Context) {
 		return
 	}
 
-	owned, readAs := make([]*ledger.Owned, 0, len(l.partitions)), make(map[int]ledger.Owned, len(l.partitions))
+	owned, readAs := make([]*partitions.Owned, 0, len(l.partitions)), make(map[int]partitions.Owned, len(l.partitions))
 	for number, p := range l.partitions {
 		if p.webhooks.IsOpen() {
 			o := *p.Owned
@@ -316,7 +316,7 @@ func (l *loop) beginTurns() []*turn {
 }
 
 // takeInboxes returns what was read of the partitions that are still as they were when the read began, by partition.
-func (l *loop) takeInboxes() map[int]*ledger.Inbox {
+func (l *loop) takeInboxes() map[int]*partitions.Inbox {
 	result := l.unprocessed
 	if result == nil {
 		return nil
@@ -335,7 +335,7 @@ func (l *loop) takeInboxes() map[int]*ledger.Inbox {
 		p.isDrained = result.err == nil && readAs.Token.Epoch == p.Token.Epoch && readAs.CaughtUp()
 	}
 
-	inboxes := make(map[int]*ledger.Inbox)
+	inboxes := make(map[int]*partitions.Inbox)
 	for _, inbox := range result.inboxes {
 		readAs, p := result.readAs[inbox.Partition], l.partitions[inbox.Partition]
 		isAsRead := p != nil && p.Token.Epoch == readAs.Token.Epoch && p.From == readAs.From && p.Token.Updates == readAs.Token.Updates

@@ -27,6 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/service"
 	"vendorapi/worker/dispatch"
 	"vendorapi/worker/status"
@@ -247,7 +248,7 @@ func (s *sharer) poll(ctx context.Context) error {
 // beat tells the others that this worker is alive, if it may own, and compares its clock with Redis's.
 func (s *sharer) beat(ctx context.Context) error {
 	sent := time.Now() // not when the answer came: a delay would count as a clock that is ahead
-	server, err := s.ledger.Lifecycle.ServerTime(ctx)
+	server, err := s.ledger.ServerTime(ctx)
 	if err != nil {
 		return err
 	}
@@ -262,7 +263,7 @@ func (s *sharer) beat(ctx context.Context) error {
 	}
 
 	wasUnfit := s.unfit
-	s.unfit = errors.Is(err, ledger.ErrForbidden) || ledger.Refused(err)
+	s.unfit = errors.Is(err, partitions.ErrForbidden) || partitions.Refused(err)
 	switch {
 	case s.unfit && !wasUnfit:
 		s.log.Error("this worker owns nothing while others live: its user of Redis lacks rights of configs/redis-users.acl", "error", err)
@@ -305,7 +306,7 @@ func (s *sharer) claimed() map[int]bool {
 // master that does not answer, which must hold up no other master's partitions.
 type errand struct {
 	loop   *loop
-	take   map[int]ledger.Stored
+	take   map[int]partitions.Stored
 	giveUp []int
 }
 
@@ -318,11 +319,11 @@ type errandEnd struct {
 const errandWait = time.Second
 
 // send lets the loops take and give up partitions, and returns an error of those that have ended.
-func (s *sharer) send(ctx context.Context, tokens map[int]ledger.Stored, take, giveUp []int) error {
+func (s *sharer) send(ctx context.Context, tokens map[int]partitions.Stored, take, giveUp []int) error {
 	errands := make(map[*loop]*errand)
 	errandOf := func(l *loop) *errand {
 		if errands[l] == nil {
-			errands[l] = &errand{loop: l, take: make(map[int]ledger.Stored)}
+			errands[l] = &errand{loop: l, take: make(map[int]partitions.Stored)}
 		}
 		return errands[l]
 	}
@@ -401,11 +402,11 @@ func (r *Role) run(ctx context.Context, e *errand) (failure error) {
 			continue
 		}
 
-		if errors.Is(err, ledger.ErrNotOwner) {
+		if errors.Is(err, partitions.ErrNotOwner) {
 			continue
 		}
 
-		if ledger.Refused(err) && r.hasOthers.Load() {
+		if partitions.Refused(err) && r.hasOthers.Load() {
 			r.standBack(p, err)
 		}
 
@@ -473,7 +474,7 @@ func (r *Role) outlasting(ctx context.Context) (context.Context, func()) {
 }
 
 // hold lets the loop begin with a partition that was taken.
-func (r *Role) hold(ctx context.Context, l *loop, o *ledger.Owned, taken time.Time) {
+func (r *Role) hold(ctx context.Context, l *loop, o *partitions.Owned, taken time.Time) {
 	r.mu.Lock()
 	r.held[o.Partition] = l
 	r.mu.Unlock()

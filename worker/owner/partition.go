@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/worker/dispatch"
 )
 
 // A partition is one that this process owns.
 type partition struct {
-	*ledger.Owned
+	*partitions.Owned
 	webhooks *dispatch.Webhooks
 
 	// confirmedAt is when the last write was sent that is known to have been written.
@@ -23,7 +23,7 @@ type partition struct {
 	timersReadAt time.Time
 
 	// What the consumer groups were last set to, and when. Readers see in them how far the owner has got.
-	groupPositions   ledger.Token
+	groupPositions   partitions.Token
 	groupPositionsAt time.Time
 
 	// failures are the tasks that fail for the partition at present.
@@ -31,9 +31,9 @@ type partition struct {
 }
 
 // positions returns what the consumer groups are to be set to.
-func (p *partition) positions() ledger.Token {
-	positions := ledger.Token{Events: p.Token.Events, Updates: p.Token.Updates, Webhooks: p.Token.Webhooks}
-	if ledger.Later(p.From, positions.Events) {
+func (p *partition) positions() partitions.Token {
+	positions := partitions.Token{Events: p.Token.Events, Updates: p.Token.Updates, Webhooks: p.Token.Webhooks}
+	if partitions.Later(p.From, positions.Events) {
 		positions.Events = p.From
 	}
 	return positions
@@ -79,7 +79,7 @@ func (p *partition) note(ctx context.Context, t task, err error) (beginsToFail b
 		return false
 	}
 
-	if ctx.Err() != nil || ledger.Damaged(err) {
+	if ctx.Err() != nil || partitions.Damaged(err) {
 		return false
 	}
 
@@ -104,7 +104,7 @@ const giveUpAfter = 5 * time.Second
 func (p *partition) hopeless() error {
 	for _, f := range p.failures {
 		failsForLong := f.last.Sub(f.first) >= giveUpAfter
-		if failsForLong || ledger.Refused(f.err) {
+		if failsForLong || partitions.Refused(f.err) {
 			return f.err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 )
 
@@ -21,7 +22,7 @@ func (e *env) stillest() (stop func() time.Duration) {
 	result := make(chan time.Duration, 1)
 	go func() {
 		var longest time.Duration
-		last := make(map[int]ledger.Stored)
+		last := make(map[int]partitions.Stored)
 		changed := make(map[int]time.Time)
 		for ctx.Err() == nil {
 			tokens, err := e.Ledger.Ownership.Tokens(ctx)

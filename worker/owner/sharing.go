@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 const (
@@ -110,7 +110,7 @@ func (s *sharing) shouldLook(workers map[string]string, released string, now tim
 
 // seenToken is a partition's token as this worker has seen it.
 type seenToken struct {
-	value ledger.Stored
+	value partitions.Stored
 	// known is false when the last look did not read it: its master did not answer.
 	known bool
 	// still is for how long it has been watched without a change. No time counts during which its master did
@@ -120,7 +120,7 @@ type seenToken struct {
 }
 
 // watch takes note of what a look has read.
-func (t *seenToken) watch(value ledger.Stored, known bool, now time.Time) {
+func (t *seenToken) watch(value partitions.Stored, known bool, now time.Time) {
 	switch {
 	case !known:
 	case t.lookedAt.IsZero() || t.value != value:
@@ -154,7 +154,7 @@ func (o *observed[T]) observe(value T, now time.Duration) {
 }
 
 // observe takes note of what is stored now. tokens has those that could be read.
-func (s *sharing) observe(partitions int, tokens map[int]ledger.Stored, workers map[string]string, now time.Time) {
+func (s *sharing) observe(partitions int, tokens map[int]partitions.Stored, workers map[string]string, now time.Time) {
 	if s.tokens == nil {
 		s.tokens, s.workers, s.looked = make([]seenToken, partitions), make(map[string]*observed[string]), now
 		s.kept = make(map[int]keeping)

@@ -9,16 +9,16 @@ import (
 
 	"pgregory.net/rapid"
 
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
-func stored(owner string, epoch, sequence uint64) ledger.Stored {
-	token := ledger.Token{Owner: owner, Epoch: epoch, Sequence: sequence}
+func stored(owner string, epoch, sequence uint64) partitions.Stored {
+	token := partitions.Token{Owner: owner, Epoch: epoch, Sequence: sequence}
 	return token.Stored()
 }
 
 // numbered are the tokens by partition.
-func numbered(tokens []ledger.Stored) map[int]ledger.Stored {
+func numbered(tokens []partitions.Stored) map[int]partitions.Stored {
 	return maps.Collect(slices.All(tokens))
 }
 
@@ -26,13 +26,13 @@ func numbered(tokens []ledger.Stored) map[int]ledger.Stored {
 type watch struct {
 	*sharing
 	now     time.Time
-	tokens  []ledger.Stored
+	tokens  []partitions.Stored
 	workers map[string]string
 	unread  []int // partitions whose master does not answer
 }
 
-func newWatch(partitions int, workers ...string) *watch {
-	w := &watch{sharing: &sharing{worker: "w1"}, now: time.Unix(1_795_284_000, 0), tokens: make([]ledger.Stored, partitions), workers: make(map[string]string)}
+func newWatch(count int, workers ...string) *watch {
+	w := &watch{sharing: &sharing{worker: "w1"}, now: time.Unix(1_795_284_000, 0), tokens: make([]partitions.Stored, count), workers: make(map[string]string)}
 	for _, name := range workers {
 		w.workers[name] = "1"
 	}
@@ -481,7 +481,7 @@ func TestGone_AreThoseWhoseCountsStandStill(t *testing.T) {
 type cluster struct {
 	*rapid.T
 	now     time.Time
-	tokens  []ledger.Stored
+	tokens  []partitions.Stored
 	beats   map[string]string
 	workers map[string]*player
 	born    int
@@ -489,7 +489,7 @@ type cluster struct {
 
 type player struct {
 	sharing
-	held    map[int]ledger.Token
+	held    map[int]partitions.Token
 	renewed time.Time
 	beaten  time.Time
 }
@@ -497,7 +497,7 @@ type player struct {
 func (c *cluster) join() {
 	c.born++
 	name := fmt.Sprintf("%c%d", 'a'+rapid.IntRange(0, 25).Draw(c.T, "letter"), c.born)
-	c.workers[name] = &player{sharing: sharing{worker: name}, held: make(map[int]ledger.Token)}
+	c.workers[name] = &player{sharing: sharing{worker: name}, held: make(map[int]partitions.Token)}
 }
 
 func (c *cluster) pick() *player {
@@ -514,7 +514,7 @@ func (c *cluster) leave(p *player) {
 }
 
 // write is a step of an owner; it loses what somebody else has taken.
-func (c *cluster) write(p *player, number int, token ledger.Token) {
+func (c *cluster) write(p *player, number int, token partitions.Token) {
 	was := p.held[number]
 	if c.tokens[number] != was.Stored() {
 		delete(p.held, number)
@@ -584,8 +584,8 @@ func (c *cluster) pass(d time.Duration) {
 // However workers come, leave and die, the living soon share all partitions evenly.
 func TestSharing_ConvergesToAnEvenSpread(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		partitions := rapid.SampledFrom([]int{1, 4, 16}).Draw(t, "partitions")
-		c := &cluster{T: t, now: time.Unix(1_795_284_000, 0), tokens: make([]ledger.Stored, partitions), beats: make(map[string]string), workers: make(map[string]*player)}
+		count := rapid.SampledFrom([]int{1, 4, 16}).Draw(t, "partitions")
+		c := &cluster{T: t, now: time.Unix(1_795_284_000, 0), tokens: make([]partitions.Stored, count), beats: make(map[string]string), workers: make(map[string]*player)}
 		c.join()
 		for range rapid.IntRange(1, 8).Draw(t, "changes") {
 			switch rapid.IntRange(0, 2).Draw(t, "change") {
@@ -605,13 +605,13 @@ func TestSharing_ConvergesToAnEvenSpread(t *testing.T) {
 		}
 
 		c.pass(2*takeoverAfter + time.Second)
-		least, most, sum := partitions, 0, 0
+		least, most, sum := count, 0, 0
 		for _, p := range c.workers {
 			least, most, sum = min(least, len(p.held)), max(most, len(p.held)), sum+len(p.held)
 		}
 
-		if sum != partitions || most-least > 1 {
-			t.Fatalf("%d of %d partitions are held by %d workers, %d to %d each", sum, partitions, len(c.workers), least, most)
+		if sum != count || most-least > 1 {
+			t.Fatalf("%d of %d partitions are held by %d workers, %d to %d each", sum, count, len(c.workers), least, most)
 		}
 	})
 }

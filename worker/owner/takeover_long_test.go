@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
@@ -114,7 +115,7 @@ func TestTakeover_AStoppedProcessSendsNothingWhenItGoesOn(t *testing.T) {
 		}
 	})
 
-	testenv.Must(t, h.Ledger.Webhooks.SetLimits(t.Context(), h.vendor.Account, ledger.EndpointLimits{InFlight: 8}))
+	testenv.Must(t, h.Ledger.Webhooks.SetLimits(t.Context(), h.vendor.Account, partitions.EndpointLimits{InFlight: 8}))
 	addr := stack.FreeAddr()
 	config := h.ConfigFor(stack.WorkerUser)
 	worker := &stack.Program{Name: "worker", Path: filepath.Join(testserver.Programs(t), "worker"), Args: []string{"-config", "../../configs/worker.yaml"},

@@ -10,11 +10,12 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 )
 
 // tokens are those of all partitions.
-func (e *env) tokens() (tokens []ledger.Token) {
+func (e *env) tokens() (tokens []partitions.Token) {
 	e.T.Helper()
 	stored, err := e.Ledger.Ownership.Tokens(e.T.Context())
 	testenv.Must(e.T, err)
@@ -27,7 +28,7 @@ func (e *env) tokens() (tokens []ledger.Token) {
 }
 
 // nameOf is the name of a partition's owner.
-func nameOf(token ledger.Token) string {
+func nameOf(token partitions.Token) string {
 	name, _, _ := strings.Cut(token.Owner, " ")
 	return name
 }
@@ -47,7 +48,7 @@ func (e *env) awaitOwners(each int, names ...string) {
 // versions are the order's versions in the order of the stream; the creation is the first.
 func (e *env) versions(o *delivery.Order) (sequences []uint32) {
 	e.T.Helper()
-	testenv.Must(e.T, e.Ledger.Streams.EachEntry(e.T.Context(), ledger.RoleStatus, time.Time{}, func(batch []ledger.Entry) error {
+	testenv.Must(e.T, e.Ledger.Streams.EachEntry(e.T.Context(), ledger.RoleStatus, time.Time{}, func(batch []partitions.Entry) error {
 		for _, entry := range batch {
 			for _, event := range entry.Events {
 				if event.Order == o.ID && event.Version > 0 {
@@ -165,7 +166,7 @@ func TestTakeover_AnEndAmidATakeoverHandsOver(t *testing.T) {
 	end()
 	p.thaw()
 	testenv.Must(t, <-ended)
-	if taken := slices.ContainsFunc(e.tokens(), func(token ledger.Token) bool { return token.Epoch > 0 }); !taken {
+	if taken := slices.ContainsFunc(e.tokens(), func(token partitions.Token) bool { return token.Epoch > 0 }); !taken {
 		t.Error("no partition was taken")
 	}
 
@@ -343,15 +344,15 @@ func TestTakeover_OfWhatIsRecordedAsSent(t *testing.T) {
 	o := e.order()
 	e.Move(o, delivery.Delivered, time.Now())
 	last := e.Read(o.ID)
-	w := &ledger.Wanted{Partition: o.ID.Partition()}
+	w := &partitions.Wanted{Partition: o.ID.Partition()}
 	for _, c := range last.Changes {
-		w.Events = append(w.Events, ledger.Event{Order: o.ID, Version: c.Version})
+		w.Events = append(w.Events, partitions.Event{Order: o.ID, Version: c.Version})
 	}
 
-	testenv.Must(t, e.Ledger.Ownership.ReadOrders(t.Context(), []*ledger.Wanted{w}))
-	e.Step(w.Partition, func(step *ledger.Step) {
+	testenv.Must(t, e.Ledger.Ownership.ReadOrders(t.Context(), []*partitions.Wanted{w}))
+	e.Step(w.Partition, func(step *partitions.Step) {
 		for _, d := range w.Deliveries[1:4] {
-			record := ledger.AttemptRecord{At: time.Now(), State: ledger.StateDelivered, Attempt: 1, HTTPStatus: 200}
+			record := partitions.AttemptRecord{At: time.Now(), State: partitions.StateDelivered, Attempt: 1, HTTPStatus: 200}
 			line, _ := record.Lines(d, false)
 			step.Publish(d.Account, line, true)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/worker/dispatch"
 	"vendorapi/worker/status"
 )
@@ -24,22 +25,22 @@ type turn struct {
 	mustRenew bool // the token must be written, also when there is nothing else
 
 	// What has come; nil if nothing has. batch is about the orders of the inbox.
-	inbox *ledger.Inbox
+	inbox *partitions.Inbox
 	batch *status.Batch
 	// timers are the orders whose timers have run out, of a turn that is about them, which began at began.
 	timers *status.Timers
 	began  time.Time
 
 	// The plan.
-	step   *ledger.Step
+	step   *partitions.Step
 	plan   *dispatch.Plan
-	counts ledger.Counts // entries up to the positions of the step's token
+	counts partitions.Counts // entries up to the positions of the step's token
 	// publishesPositions: the step sets the consumer groups to the positions.
 	publishesPositions bool
 }
 
 // beginTurn begins a partition's turn about what has come; the inbox may be nil.
-func (p *partition) beginTurn(inbox *ledger.Inbox) *turn {
+func (p *partition) beginTurn(inbox *partitions.Inbox) *turn {
 	t := &turn{partition: p, inbox: inbox}
 	if inbox == nil {
 		t.webhooks = p.webhooks.Begin(dispatch.Input{}, nil)
@@ -59,7 +60,7 @@ func (p *partition) beginTurn(inbox *ledger.Inbox) *turn {
 }
 
 // wanted returns what must be read before the turn can be planned; nil for nothing.
-func (t *turn) wanted() *ledger.Wanted {
+func (t *turn) wanted() *partitions.Wanted {
 	switch {
 	case t.batch != nil:
 		return &t.batch.Wanted
@@ -88,7 +89,7 @@ func (t *turn) makePlan(role *Role, now time.Time) {
 		role.status.Fire(t.timers, t.step, now)
 	}
 
-	if ledger.Later(from, p.Token.Events) {
+	if partitions.Later(from, p.Token.Events) {
 		t.step.Token.Events, t.counts.Events = from, readFrom
 	}
 
@@ -189,7 +190,7 @@ func (l *loop) decide(ctx context.Context, turns []*turn) {
 
 // readFor reads what turns want, in one round trip; false: it could not be read.
 func (l *loop) readFor(ctx context.Context, turns []*turn) bool {
-	var wanted []*ledger.Wanted
+	var wanted []*partitions.Wanted
 	for _, t := range turns {
 		if w := t.wanted(); w != nil {
 			wanted = append(wanted, w)
@@ -201,7 +202,7 @@ func (l *loop) readFor(ctx context.Context, turns []*turn) bool {
 	}
 
 	err := l.role.ledger.Ownership.ReadOrders(ctx, wanted)
-	if ledger.Damaged(err) { // perhaps an endpoint: it must not hold up the decisions of all
+	if partitions.Damaged(err) { // perhaps an endpoint: it must not hold up the decisions of all
 		for _, t := range turns {
 			t.webhooks.ReadEndpointsLater()
 		}
@@ -230,7 +231,7 @@ func (l *loop) write(ctx context.Context, turns []*turn) (again []*turn) {
 	}
 
 	sentAt := time.Now()
-	steps := make([]*ledger.Step, len(turns))
+	steps := make([]*partitions.Step, len(turns))
 	for i, t := range turns {
 		t.publishesPositions = t.shouldPublishPositions(sentAt)
 		if t.publishesPositions {
@@ -265,7 +266,7 @@ func (l *loop) lose(ctx context.Context, p *partition, err error) {
 	}
 
 	l.drop(p)
-	if ledger.Refused(err) && l.role.hasOthers.Load() {
+	if partitions.Refused(err) && l.role.hasOthers.Load() {
 		l.role.standBack(p.Partition, err)
 		l.role.release(ctx, p.Partition, p.Token)
 	}

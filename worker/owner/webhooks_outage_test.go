@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 )
 
@@ -58,9 +59,9 @@ func (s *outage) nextLook() time.Time {
 // nextAttempt is when the only event is tried again.
 func (s *outage) nextAttempt() time.Time {
 	s.T.Helper()
-	var queries []ledger.ScheduleQuery
+	var queries []partitions.ScheduleQuery
 	for p := range testenv.Partitions {
-		queries = append(queries, ledger.ScheduleQuery{Partition: p, Account: s.vendor.Account, Until: math.MaxInt64, Limit: 1,
+		queries = append(queries, partitions.ScheduleQuery{Partition: p, Account: s.vendor.Account, Until: math.MaxInt64, Limit: 1,
 			Known: func(string) bool { return true }})
 	}
 
@@ -105,7 +106,7 @@ func (s *outage) outlive(next func() time.Time) {
 
 	s.checkSchedule(first, began)
 	s.awaitTally(tally{retried: 13, undelivered: 1})
-	if e := s.endpoint(); e.State != ledger.EndpointUnreachable || !e.BreakerOpen {
+	if e := s.endpoint(); e.State != partitions.EndpointUnreachable || !e.BreakerOpen {
 		t.Errorf("after a day: %+v", e)
 	}
 
@@ -122,7 +123,7 @@ func (s *outage) outlive(next func() time.Time) {
 	s.pass(healed.Add(time.Minute), s.nextLook)
 	s.Await("the recovery", func() bool {
 		e := s.endpoint()
-		return e.State == ledger.EndpointHealthy && !e.BreakerOpen && e.Backlog == 0
+		return e.State == partitions.EndpointHealthy && !e.BreakerOpen && e.Backlog == 0
 	})
 
 	if sent := s.of(second); sent[len(sent)-1].at.Sub(healed) > 30*time.Second {
@@ -138,10 +139,10 @@ func (s *outage) outlive(next func() time.Time) {
 // checkSchedule holds the attempts of the log, probes aside, to the schedule.
 func (s *outage) checkSchedule(eventID string, occurred time.Time) {
 	s.T.Helper()
-	var made []ledger.AttemptRecord
+	var made []partitions.AttemptRecord
 	s.Await("the last attempt", func() bool {
-		made = slices.DeleteFunc(s.attempts(), func(a ledger.AttemptRecord) bool { return a.Probe })
-		return len(made) > 0 && made[0].State == ledger.StateUndelivered
+		made = slices.DeleteFunc(s.attempts(), func(a partitions.AttemptRecord) bool { return a.Probe })
+		return len(made) > 0 && made[0].State == partitions.StateUndelivered
 	})
 
 	slices.Reverse(made)
@@ -172,7 +173,7 @@ func (s *outage) checkSchedule(eventID string, occurred time.Time) {
 // oneAtATime lets the receiver have one request at once.
 func (h *hooks) oneAtATime() {
 	h.T.Helper()
-	testenv.Must(h.T, h.Ledger.Webhooks.SetLimits(h.T.Context(), h.vendor.Account, ledger.EndpointLimits{InFlight: 1}))
+	testenv.Must(h.T, h.Ledger.Webhooks.SetLimits(h.T.Context(), h.vendor.Account, partitions.EndpointLimits{InFlight: 1}))
 }
 
 //rule:webhooks/an-endpoint-whose-breaker-is
@@ -186,7 +187,7 @@ func TestBreaker_ProbesUntilTheReceiverIsBack(t *testing.T) {
 
 	s.awaitIdle()
 
-	if e := s.endpoint(); !e.BreakerOpen || e.State != ledger.EndpointFailing || !e.HeldUntil.Equal(s.now().Add(time.Second)) {
+	if e := s.endpoint(); !e.BreakerOpen || e.State != partitions.EndpointFailing || !e.HeldUntil.Equal(s.now().Add(time.Second)) {
 		t.Errorf("%+v", e)
 	}
 
@@ -278,10 +279,10 @@ func TestURL_ChangedDuringAnAttempt(t *testing.T) {
 			moved := h.newReceiver(nil)
 			_, _, err := h.Ledger.Webhooks.SetURL(t.Context(), h.vendor.Account, moved.url)
 			return err
-		}, ledger.StateDelivered},
+		}, partitions.StateDelivered},
 		"deleted": {func(h *hooks) error {
 			return h.Ledger.Webhooks.Delete(t.Context(), h.vendor.Account)
-		}, ledger.StateNotSent},
+		}, partitions.StateNotSent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			arrived, answer := make(chan struct{}), make(chan struct{})
@@ -299,7 +300,7 @@ func TestURL_ChangedDuringAnAttempt(t *testing.T) {
 
 			records := h.awaitAttempts(2)
 			failed, next := records[1], records[0]
-			if failed.State != ledger.StateRetrying || next.State != c.then {
+			if failed.State != partitions.StateRetrying || next.State != c.then {
 				t.Fatalf("%+v, then %+v", failed, next)
 			}
 			if failed.NextAt.After(next.At) {
@@ -334,7 +335,7 @@ func TestURL_DeletedEndsWhatWaits(t *testing.T) {
 	s.awaitTally(tally{delivered: 1, retried: 3, notSent: 4})
 	records := s.awaitAttempts(8)
 	for _, id := range gone {
-		if !slices.ContainsFunc(records, func(r ledger.AttemptRecord) bool { return r.EventID == id && r.State == ledger.StateNotSent }) {
+		if !slices.ContainsFunc(records, func(r partitions.AttemptRecord) bool { return r.EventID == id && r.State == partitions.StateNotSent }) {
 			t.Errorf("%s is not recorded as not sent", id)
 		}
 	}
@@ -387,7 +388,7 @@ func TestReplay_OfWhatWaitsAndOfWhatHasEnded(t *testing.T) {
 	if q := h.await(3)[2]; q.event.EventID != event || q.attempt() != "1" {
 		t.Errorf("attempt %s of %s", q.attempt(), q.event.EventID)
 	}
-	if r := h.awaitAttempts(3)[0]; !r.Replay || r.EventID != event || r.Attempt != 1 || r.State != ledger.StateRetrying {
+	if r := h.awaitAttempts(3)[0]; !r.Replay || r.EventID != event || r.Attempt != 1 || r.State != partitions.StateRetrying {
 		t.Errorf("%+v", r)
 	}
 }

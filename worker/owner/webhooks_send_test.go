@@ -12,6 +12,9 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/orders"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/webhook"
@@ -107,8 +110,8 @@ func TestWebhooks_OfEveryEndShowWhatGETShows(t *testing.T) {
 		h.Accept(o, time.Now())
 		received++
 		h.await(received)
-		position := ledger.Position{Order: o.ID, Location: delivery.Location{Point: place, At: time.Now()}}
-		if ignored, err := h.Ledger.Orders.ReportLocations(t.Context(), h.Fleet.ID, []ledger.Position{position}, time.Now()); err != nil || ignored != 0 {
+		position := orders.Position{Order: o.ID, Location: delivery.Location{Point: place, At: time.Now()}}
+		if ignored, err := h.Ledger.Orders.ReportLocations(t.Context(), h.Fleet.ID, []orders.Position{position}, time.Now()); err != nil || ignored != 0 {
 			t.Fatal(ignored, err)
 		}
 
@@ -231,7 +234,7 @@ func TestWebhooks_NeverGoAfterTheDeadlineUnlessReplayed(t *testing.T) {
 		}
 	}
 
-	if n, err := h.Ledger.Webhooks.ReplayOutcomes(t.Context(), h.vendor.Account, ledger.StateUndelivered, time.Now().Add(-time.Hour)); n != late || err != nil {
+	if n, err := h.Ledger.Webhooks.ReplayOutcomes(t.Context(), h.vendor.Account, partitions.StateUndelivered, time.Now().Add(-time.Hour)); n != late || err != nil {
 		t.Fatal(n, err)
 	}
 
@@ -290,7 +293,7 @@ func TestWebhooks_MarkAGoneEndpointAndGoOn(t *testing.T) {
 	if r.State != "retrying" || r.HTTPStatus != 410 || wait.Round(time.Second) != time.Hour {
 		t.Errorf("again after %s: %+v", wait, r)
 	}
-	if state := h.endpoint().State; state != ledger.EndpointGone {
+	if state := h.endpoint().State; state != partitions.EndpointGone {
 		t.Errorf("the endpoint is %s", state)
 	}
 }
@@ -391,12 +394,12 @@ func TestWebhooks_KeepToThePerEndpointCap(t *testing.T) {
 func TestWebhooks_NewLimitsHoldAtOnce(t *testing.T) {
 	h := newStandingHooks(t, nil)
 	h.start("w1")
-	limit := func(limits ledger.EndpointLimits) {
+	limit := func(limits partitions.EndpointLimits) {
 		h.change(func() error { return h.Ledger.Webhooks.SetLimits(t.Context(), h.vendor.Account, limits) })
 	}
 	h.cancelled(h.now())
 	h.await(1)
-	limit(ledger.EndpointLimits{PerSecond: 2})
+	limit(partitions.EndpointLimits{PerSecond: 2})
 	for range 10 {
 		h.cancelled(h.now())
 	}
@@ -411,7 +414,7 @@ func TestWebhooks_NewLimitsHoldAtOnce(t *testing.T) {
 		h.awaitIdle()
 	}
 
-	limit(ledger.EndpointLimits{})
+	limit(partitions.EndpointLimits{})
 	h.await(11)
 }
 
@@ -423,7 +426,7 @@ func TestWebhooks_OfStores(t *testing.T) {
 	now := time.Now()
 	testenv.Must(t, delivery.ConfirmStore(s, now))
 	data := delivery.AppendStoreActivated(nil, s.ExternalID, s.Fleet, s.FleetName)
-	notice := ledger.Notice{Account: h.vendor.Account, Type: delivery.StoreActivated, OccurredAt: now, Data: data}
+	notice := accounts.Notice{Account: h.vendor.Account, Type: delivery.StoreActivated, OccurredAt: now, Data: data}
 	testenv.Must(t, h.Ledger.Stores.Write(t.Context(), s, notice))
 	q := h.await(1)[0]
 	h.check(q, h.secret, h.secret)

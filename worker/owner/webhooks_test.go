@@ -17,6 +17,8 @@ import (
 	"vendorapi/gateway/openapi/documented"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
+	"vendorapi/internal/ledger/webhooks"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 	"vendorapi/internal/webhook"
@@ -149,7 +151,7 @@ func (h *hooks) reportedOf(v *testenv.Vendor, note string, to delivery.Status) *
 	return o
 }
 
-func (h *hooks) endpoint() *ledger.WebhookEndpoint {
+func (h *hooks) endpoint() *webhooks.WebhookEndpoint {
 	h.T.Helper()
 	endpoint, err := h.Ledger.Webhooks.Endpoint(h.T.Context(), h.vendor.Account)
 	testenv.Must(h.T, err)
@@ -157,14 +159,14 @@ func (h *hooks) endpoint() *ledger.WebhookEndpoint {
 }
 
 // attempts are the records of attempts, newest first.
-func (h *hooks) attempts() []ledger.AttemptRecord {
+func (h *hooks) attempts() []partitions.AttemptRecord {
 	h.T.Helper()
 	records, err := h.Ledger.Webhooks.Attempts(h.T.Context(), h.vendor.Account, "")
 	testenv.Must(h.T, err)
 	return records
 }
 
-func (h *hooks) awaitAttempts(n int) []ledger.AttemptRecord {
+func (h *hooks) awaitAttempts(n int) []partitions.AttemptRecord {
 	h.T.Helper()
 	h.Await("enough records of attempts", func() bool { return len(h.attempts()) >= n })
 	return h.attempts()

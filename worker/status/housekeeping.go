@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/orders"
 )
 
 const (
@@ -99,7 +100,7 @@ func (h *housekeeping) trimAccounts(ctx context.Context) {
 
 	h.accountsDue, h.accountsTrimmed = false, time.Now()
 	h.accountsFailure = h.visitEach(partitions, func(partition int) error {
-		trimmed, err := h.ledger.Lifecycle.TrimAccounts(ctx, partition)
+		trimmed, err := h.ledger.Streams.TrimAccounts(ctx, partition)
 		h.metrics.trimmed.Add(float64(trimmed))
 		return err
 	})
@@ -170,8 +171,8 @@ func (h *housekeeping) visitEach(partitions []int, task func(partition int) erro
 
 // countKept shows how many orders the owned partitions keep, and when the next of them is past its
 // retention; zero: none has ended. After an error it has what could be read.
-func (h *housekeeping) countKept(ctx context.Context, partitions []int) (sum ledger.Kept, next time.Time, err error) {
-	kept, err := h.ledger.Lifecycle.Kept(ctx, partitions)
+func (h *housekeeping) countKept(ctx context.Context, partitions []int) (sum orders.Kept, next time.Time, err error) {
+	kept, err := h.ledger.Orders.Kept(ctx, partitions)
 	if err != nil {
 		err = fmt.Errorf("counting orders: %w", err)
 	}
@@ -238,7 +239,7 @@ type visit struct {
 // tidy trims what every group has settled, retires ended orders past their retention and shrinks the
 // others. It begins with what makes the most room.
 func (v *visit) tidy(ctx context.Context) error {
-	trimmed, err := v.ledger.Lifecycle.Trim(ctx, v.partition, v.settings.StreamRetention)
+	trimmed, err := v.ledger.Streams.Trim(ctx, v.partition, v.settings.StreamRetention)
 	v.metrics.trimmed.Add(float64(trimmed))
 	v.removed += trimmed
 	if err != nil {
@@ -258,7 +259,7 @@ func (v *visit) tidy(ctx context.Context) error {
 func (v *visit) retire(ctx context.Context) error {
 	endedBefore := v.now.Add(-v.settings.Retention)
 	for range pagesPerVisit {
-		retired, err := v.ledger.Lifecycle.Retire(ctx, v.partition, endedBefore, retiredAtOnce)
+		retired, err := v.ledger.Orders.Retire(ctx, v.partition, endedBefore, retiredAtOnce)
 		v.metrics.retired.Add(float64(retired))
 		v.removed += int64(retired)
 		if err != nil || retired < retiredAtOnce {
@@ -274,7 +275,7 @@ func (v *visit) retire(ctx context.Context) error {
 func (v *visit) shrink(ctx context.Context) error {
 	endedBefore := v.now.Add(-v.settings.ShrinkAfter)
 	for range pagesPerVisit {
-		looked, err := v.ledger.Lifecycle.Shrink(ctx, v.partition, endedBefore)
+		looked, err := v.ledger.Orders.Shrink(ctx, v.partition, endedBefore)
 		v.removed += int64(looked)
 		if err != nil || looked == 0 {
 			return err

@@ -77,7 +77,7 @@ return 1`
 	testenv.Must(t, h.look(t.Context()))
 
 	for _, partition := range allPartitions() {
-		left, err := e.Ledger.Lifecycle.Shrink(t.Context(), partition, time.Now().AddDate(0, 0, -1))
+		left, err := e.Ledger.Orders.Shrink(t.Context(), partition, time.Now().AddDate(0, 0, -1))
 		testenv.Must(t, err)
 		if left != 0 {
 			t.Errorf("partition %d: %d orders are left that may be shrunk", partition, left)
@@ -121,7 +121,7 @@ func TestHousekeeping_OfAFullRedisGoesOnAndSaysWhatIsLeft(t *testing.T) {
 	}
 
 	text := log.String()
-	stored, err := e.Ledger.Lifecycle.Kept(t.Context(), []int{ended.ID.Partition()})
+	stored, err := e.Ledger.Orders.Kept(t.Context(), []int{ended.ID.Partition()})
 	testenv.Must(t, err)
 	if lines := strings.Count(text, "Redis is nearly full"); lines != 1 {
 		t.Errorf("%d lines after %d rounds, want 1:\n%s", lines, rounds, text)

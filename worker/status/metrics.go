@@ -7,6 +7,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/orders"
 	"vendorapi/internal/service"
 )
 
@@ -66,7 +67,7 @@ const (
 )
 
 // showKept shows what is kept, and when the next of it goes; zero: none has ended.
-func (m *metrics) showKept(kept ledger.Kept, next time.Time) {
+func (m *metrics) showKept(kept orders.Kept, next time.Time) {
 	m.kept.WithLabelValues(keptLive).Set(float64(kept.Live))
 	m.kept.WithLabelValues(keptEnded).Set(float64(kept.Ended))
 	seconds := 0.0

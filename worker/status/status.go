@@ -18,6 +18,7 @@ import (
 	"vendorapi/internal/config"
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/limits"
 	"vendorapi/internal/service"
 	"vendorapi/internal/tracing"
 )
@@ -98,7 +99,7 @@ func (r *Role) Run(ctx context.Context, owned func() []int, now func() time.Time
 	h := &housekeeping{Role: r, owned: owned, now: now}
 	repeat("housekeeping", housekeepingLook, h.look)
 	tasks.Go(func() { // the ledger keeps this process's figures after a failure
-		service.Repeat(ctx, r.log, ledger.FlushMinutesEvery, "orders per minute cannot be counted; they are added later", "",
+		service.Repeat(ctx, r.log, limits.FlushMinutesEvery, "orders per minute cannot be counted; they are added later", "",
 			func(ctx context.Context) error { return r.ledger.Limits.Flush(ctx, r.ledger.Now()) })
 	})
 

@@ -9,6 +9,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/partitions"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 
 // Timers are orders of a partition whose timers have run out.
 type Timers struct {
-	ledger.Wanted
+	partitions.Wanted
 	ended []timeout
 }
 
@@ -32,13 +34,13 @@ type timeout struct {
 
 // NewTimers is of the orders that are due. The updates up to decided have been.
 func NewTimers(partition int, due []delivery.OrderID, decided string) *Timers {
-	return &Timers{Wanted: ledger.Wanted{Partition: partition, Reported: due, After: decided}}
+	return &Timers{Wanted: partitions.Wanted{Partition: partition, Reported: due, After: decided}}
 }
 
 // Fire adds to the step what becomes of the orders. One of which something was reported that is not
 // decided yet stays as it is: what was acknowledged to a fleet before the time-out wins. The step
 // fails if anything has been reported since the orders were read.
-func (r *Role) Fire(t *Timers, step *ledger.Step, now time.Time) {
+func (r *Role) Fire(t *Timers, step *partitions.Step, now time.Time) {
 	if t.Undecided == nil {
 		return
 	}
@@ -105,7 +107,7 @@ func (r *Role) closeStore(ctx context.Context, s *delivery.Store, now time.Time)
 	}
 
 	data := delivery.AppendStoreDeactivated(nil, s.ExternalID, delivery.MigratedToHizliyo)
-	err := r.ledger.Stores.Write(ctx, s, ledger.StoreNotice(s, delivery.StoreDeactivated, now, data))
+	err := r.ledger.Stores.Write(ctx, s, accounts.StoreNotice(s, delivery.StoreDeactivated, now, data))
 	if errors.Is(err, ledger.ErrConflict) {
 		return nil // changed since it was read: the next visit decides again
 	}

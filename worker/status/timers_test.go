@@ -7,6 +7,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 )
 
@@ -19,11 +20,11 @@ func (e *env) fireAfter(now time.Time, between func()) {
 	ctx := e.T.Context()
 	for p := range testenv.Partitions {
 		var t *Timers
-		e.Step(p, func(step *ledger.Step) {
+		e.Step(p, func(step *partitions.Step) {
 			due, err := e.role.ledger.Ownership.Due(ctx, []int{p}, now, TimersAtOnce)
 			testenv.Must(e.T, err)
 			t = NewTimers(p, due[0], cmp.Or(step.Token.Updates, "0-0"))
-			testenv.Must(e.T, e.role.ledger.Ownership.ReadOrders(ctx, []*ledger.Wanted{&t.Wanted}))
+			testenv.Must(e.T, e.role.ledger.Ownership.ReadOrders(ctx, []*partitions.Wanted{&t.Wanted}))
 			if len(t.Reported) > 0 {
 				between()
 			}
@@ -292,14 +293,14 @@ func TestTimers_CloseAMigratingStoreOnce(t *testing.T) {
 		t.Errorf("%d notices", published)
 	}
 
-	var notices []*ledger.Delivery
-	testenv.Must(t, e.Ledger.Streams.EachEntry(t.Context(), ledger.RoleWebhook, time.Time{}, func(batch []ledger.Entry) error {
-		w := &ledger.Wanted{Partition: batch[0].Partition}
+	var notices []*partitions.Delivery
+	testenv.Must(t, e.Ledger.Streams.EachEntry(t.Context(), ledger.RoleWebhook, time.Time{}, func(batch []partitions.Entry) error {
+		w := &partitions.Wanted{Partition: batch[0].Partition}
 		for _, entry := range batch {
 			w.Events = append(w.Events, entry.Events...)
 		}
 
-		err := e.Ledger.Ownership.ReadOrders(t.Context(), []*ledger.Wanted{w})
+		err := e.Ledger.Ownership.ReadOrders(t.Context(), []*partitions.Wanted{w})
 		for _, d := range w.Deliveries {
 			if d != nil && d.Account == e.vendor.Account {
 				notices = append(notices, d)

@@ -7,6 +7,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/service"
 )
 
@@ -20,11 +21,11 @@ const (
 // Batch is one step of a partition in the making: what has come in, the orders that it is about,
 // and what was decided of them.
 type Batch struct {
-	ledger.Wanted
-	inbox     *ledger.Inbox
+	partitions.Wanted
+	inbox     *partitions.Inbox
 	groups    []reports
 	decisions []decision
-	dead      []ledger.Unreadable // to the dead letters
+	dead      []partitions.Unreadable // to the dead letters
 }
 
 // reports are the updates of one order in stream order.
@@ -49,8 +50,8 @@ type refusal struct {
 }
 
 // NewBatch names the orders that must be read to decide what has come in.
-func NewBatch(in *ledger.Inbox) *Batch {
-	b := &Batch{inbox: in, Wanted: ledger.Wanted{Partition: in.Partition}}
+func NewBatch(in *partitions.Inbox) *Batch {
+	b := &Batch{inbox: in, Wanted: partitions.Wanted{Partition: in.Partition}}
 	index := make(map[delivery.OrderID]int)
 	for _, e := range in.Entries {
 		for _, event := range e.Events {
@@ -79,7 +80,7 @@ func NewBatch(in *ledger.Inbox) *Batch {
 
 // Decide adds to the step what becomes of the batch, whose orders have been read: new orders are
 // listed, updates move their orders or are refused. It may be repeated with orders read again.
-func (r *Role) Decide(b *Batch, step *ledger.Step, now time.Time) {
+func (r *Role) Decide(b *Batch, step *partitions.Step, now time.Time) {
 	for _, o := range b.News {
 		if o != nil {
 			step.List(o)
@@ -118,7 +119,7 @@ func (r *Role) Decide(b *Batch, step *ledger.Step, now time.Time) {
 }
 
 // undecided are the entries of an order whose record is damaged, or whose decision panics.
-func (b *Batch) undecided(g reports, err error) (entries []ledger.Unreadable) {
+func (b *Batch) undecided(g reports, err error) (entries []partitions.Unreadable) {
 	for _, e := range b.inbox.Entries {
 		if e.Update != nil && slices.Contains(g.updates, e.Update) {
 			entries = append(entries, e.Undecided(fmt.Sprintf("updates of order %s: %v", g.order, err)))

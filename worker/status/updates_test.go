@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 )
 
@@ -151,11 +151,11 @@ func TestNewBatch_WantsEachOrderOnce(t *testing.T) {
 	other := delivery.MakeOrderID(1, 20_000, [delivery.OrderDigestSize]byte{7})
 	first, second, third := accept(mehmet), reached(delivery.PickingUp), reached(delivery.PickedUp)
 	between := &delivery.Update{Order: other, Kind: delivery.KindStatus, Status: delivery.PickingUp, At: noon}
-	b := NewBatch(&ledger.Inbox{Partition: 1, Entries: []ledger.Entry{
-		{Events: []ledger.Event{{Order: orderID, Version: 2<<32 | 1}}},
-		{Events: []ledger.Event{{Order: other, Version: 1<<32 | 2}, {Order: other, Version: 1<<32 | 3}}}, // batched changes
-		{Events: []ledger.Event{{Notice: "evt_1"}}},
-		{Events: []ledger.Event{{Order: other, LateAt: noon}}},
+	b := NewBatch(&partitions.Inbox{Partition: 1, Entries: []partitions.Entry{
+		{Events: []partitions.Event{{Order: orderID, Version: 2<<32 | 1}}},
+		{Events: []partitions.Event{{Order: other, Version: 1<<32 | 2}, {Order: other, Version: 1<<32 | 3}}}, // batched changes
+		{Events: []partitions.Event{{Notice: "evt_1"}}},
+		{Events: []partitions.Event{{Order: other, LateAt: noon}}},
 		{Update: first}, {Update: between}, {Update: second}, {Update: third}}})
 	if b.Partition != 1 || !slices.Equal(b.New, []delivery.OrderID{orderID}) || !slices.Equal(b.Reported, []delivery.OrderID{orderID, other}) {
 		t.Fatalf("new %v, reported %v", b.New, b.Reported)
@@ -173,11 +173,11 @@ func (e *env) decideAll(o *delivery.Order, between func()) {
 	owned, err := e.Ledger.Ownership.Take(e.T.Context(), o.ID.Partition(), tokens[o.ID.Partition()], "w")
 	testenv.Must(e.T, err)
 	owned.From = owned.CatchUp // the new orders are of no interest
-	inboxes, err := e.Ledger.Ownership.Read(e.T.Context(), []*ledger.Owned{owned}, 64, -1)
+	inboxes, err := e.Ledger.Ownership.Read(e.T.Context(), []*partitions.Owned{owned}, 64, -1)
 	testenv.Must(e.T, err)
 	b := NewBatch(inboxes[0])
-	e.Step(o.ID.Partition(), func(step *ledger.Step) { // again after a conflict
-		testenv.Must(e.T, e.Ledger.Ownership.ReadOrders(e.T.Context(), []*ledger.Wanted{&b.Wanted}))
+	e.Step(o.ID.Partition(), func(step *partitions.Step) { // again after a conflict
+		testenv.Must(e.T, e.Ledger.Ownership.ReadOrders(e.T.Context(), []*partitions.Wanted{&b.Wanted}))
 		between()
 		e.role.Decide(b, step, time.Now())
 	})

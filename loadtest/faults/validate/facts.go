@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // Kind is what a client asked for.
@@ -208,7 +208,7 @@ type Attempt struct {
 
 // wasSent reports whether the row is of a request. Otherwise the event was given up: it was too old, or there was no URL.
 func (a *Attempt) wasSent() bool {
-	return a.State != ledger.StateNotSent && a.Error != ledger.ExpiredError
+	return a.State != partitions.StateNotSent && a.Error != partitions.ExpiredError
 }
 
 // Arrival is one request that reached a receiver.

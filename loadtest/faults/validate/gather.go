@@ -14,6 +14,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/loadtest/harness"
 )
 
@@ -158,7 +159,7 @@ func (s *Sources) readRefused(ctx context.Context, f *Facts) error {
 }
 
 func (s *Sources) readPublished(ctx context.Context, f *Facts) error {
-	return s.Ledger.Streams.EachEntry(ctx, ledger.RoleWebhook, time.Time{}, func(entries []ledger.Entry) error {
+	return s.Ledger.Streams.EachEntry(ctx, ledger.RoleWebhook, time.Time{}, func(entries []partitions.Entry) error {
 		for _, e := range entries {
 			for _, event := range e.Events {
 				if !event.Order.IsZero() && event.Version != 0 {

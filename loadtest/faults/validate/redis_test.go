@@ -12,6 +12,9 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/audit"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
 )
@@ -69,7 +72,7 @@ func TestUnsettledGroups_HasEveryStreamAndGroup(t *testing.T) {
 	testenv.Must(t, err)
 	e.Send(failed)
 	e.Send(accepted)
-	entry := ledger.AuditEntry{At: time.Now(), ID: ledger.NewAuditID(), Action: "a", Account: v.Account}
+	entry := audit.Entry{At: time.Now(), ID: audit.NewID(), Action: "a", Account: v.Account}
 	testenv.Must(t, e.Ledger.Audit.Append(t.Context(), &entry))
 	r.wantUnsettled(t, "of what is exported",
 		unsettledGroup{partition: p, stream: "events", group: ledger.RoleExport, unread: 2},
@@ -91,23 +94,23 @@ func TestUnsettledGroups_HasEveryStreamAndGroup(t *testing.T) {
 }
 
 // failed is the outcome of an attempt that is due again at once.
-func failed(*ledger.Scheduled) ledger.AttemptRecord {
-	return ledger.AttemptRecord{State: ledger.StateRetrying, NextAt: time.Now().Add(-time.Second)}
+func failed(*partitions.Scheduled) partitions.AttemptRecord {
+	return partitions.AttemptRecord{State: partitions.StateRetrying, NextAt: time.Now().Add(-time.Second)}
 }
 
-func accepted(*ledger.Scheduled) ledger.AttemptRecord {
-	return ledger.AttemptRecord{State: ledger.StateDelivered}
+func accepted(*partitions.Scheduled) partitions.AttemptRecord {
+	return partitions.AttemptRecord{State: partitions.StateDelivered}
 }
 
 // read reads what is new for a role, and acknowledges nothing.
-func read(t *testing.T, e *testenv.Env, role ledger.Role) (entries []ledger.Entry) {
+func read(t *testing.T, e *testenv.Env, role ledger.Role) (entries []partitions.Entry) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_ = e.Ledger.Streams.Run(ctx, ledger.Feed{ // it ends with ctx only
+	_ = e.Ledger.Streams.Run(ctx, partitions.Feed{ // it ends with ctx only
 		Role:     role,
 		Consumer: "reader",
-		Handle: func(_ context.Context, batch []ledger.Entry) error {
+		Handle: func(_ context.Context, batch []partitions.Entry) error {
 			entries = batch
 			cancel()
 			return nil
@@ -127,7 +130,7 @@ func TestUnsettledGroups_CountsByPosition(t *testing.T) {
 	r.wantUnsettled(t, "without any stream")
 
 	for range 3 {
-		testenv.Must(t, l.Webhooks.Publish(t.Context(), ledger.Notice{
+		testenv.Must(t, l.Webhooks.Publish(t.Context(), accounts.Notice{
 			Account:    delivery.NewAccountID(),
 			Type:       delivery.WebhookTest,
 			OccurredAt: time.Now(),

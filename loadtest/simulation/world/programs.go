@@ -173,7 +173,7 @@ func (w *world) open(ctx context.Context, log *slog.Logger, change func(*ledger.
 	return service.Retry(ctx, log, "Redis", func() (*ledger.Ledger, error) {
 		l, err := ledger.Open(ctx, connection)
 		if err == nil {
-			_, err = l.Lifecycle.ServerTime(ctx)
+			_, err = l.ServerTime(ctx)
 		}
 		return l, err
 	})

@@ -116,7 +116,7 @@ func (e *System) RetireAll(export func()) {
 	e.Consume(ledger.RoleWebhook)
 	export()
 	for p := range e.Ledger.Partitions() {
-		_, err := e.Ledger.Lifecycle.Retire(e.T.Context(), p, time.Now().Add(48*time.Hour), 1000)
+		_, err := e.Ledger.Orders.Retire(e.T.Context(), p, time.Now().Add(48*time.Hour), 1000)
 		testenv.Must(e.T, err)
 	}
 }

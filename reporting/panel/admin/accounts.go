@@ -14,6 +14,11 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/operations"
+	"vendorapi/internal/ledger/partitions"
+	"vendorapi/internal/ledger/webhooks"
 	"vendorapi/reporting/layout"
 )
 
@@ -27,16 +32,16 @@ type accountList struct {
 	Text, State string
 	Tabs        []layout.Link
 	Accounts    []*delivery.Account
-	Uses        [][]ledger.EndpointUse // of each of them
+	Uses        [][]limits.EndpointUse // of each of them
 	Pages       layout.NextPages
-	Counts      ledger.AccountCounts // of all accounts, whatever is searched for
+	Counts      accounts.AccountCounts // of all accounts, whatever is searched for
 }
 
-var accountStates = []ledger.AccountState{"", ledger.AccountInExcess, ledger.AccountSuspended}
+var accountStates = []accounts.AccountState{"", accounts.AccountInExcess, accounts.AccountSuspended}
 
 func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) error {
 	query := layout.FiltersOf(r, "text", "state", "after")
-	filter := ledger.AccountFilter{Text: strings.TrimSpace(query.Get("text")), State: ledger.AccountState(query.Get("state"))}
+	filter := accounts.AccountFilter{Text: strings.TrimSpace(query.Get("text")), State: accounts.AccountState(query.Get("state"))}
 	if !slices.Contains(accountStates, filter.State) {
 		query.Refuse("state", "is no state of an account")
 		filter.State = ""
@@ -44,7 +49,7 @@ func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) 
 
 	list := &accountList{formPage: newFormPage(r, o), Text: query.Get("text"), State: string(filter.State)}
 	var gaps ledger.Gaps
-	accounts, next, err := layout.Following(query, func(cursor string) ([]*delivery.Account, string, error) {
+	found, next, err := layout.Following(query, func(cursor string) ([]*delivery.Account, string, error) {
 		return p.Ledger.Accounts.Page(r.Context(), filter, cursor, accountsShown)
 	})
 	if err := gaps.Allow(err); err != nil {
@@ -56,11 +61,11 @@ func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) 
 		return err
 	}
 
-	list.Accounts, list.Pages = accounts, layout.NewNextPages("/accounts", query, next)
+	list.Accounts, list.Pages = found, layout.NewNextPages("/accounts", query, next)
 	list.Tabs = query.Tabs("/accounts", "state", []layout.Choice{
 		{Name: "All " + layout.Count(list.Counts.All)},
-		{Value: string(ledger.AccountInExcess), Name: "in sustained excess " + layout.Count(list.Counts.Excess)},
-		{Value: string(ledger.AccountSuspended), Name: "suspended " + layout.Count(list.Counts.Suspended)},
+		{Value: string(accounts.AccountInExcess), Name: "in sustained excess " + layout.Count(list.Counts.Excess)},
+		{Value: string(accounts.AccountSuspended), Name: "suspended " + layout.Count(list.Counts.Suspended)},
 	})
 
 	ids := make([]delivery.AccountID, len(list.Accounts))
@@ -68,7 +73,7 @@ func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) 
 		ids[i] = a.ID
 	}
 
-	if list.Uses, err = p.Ledger.Monitor.Usage(r.Context(), ids); err != nil {
+	if list.Uses, err = p.Ledger.Limits.Usage(r.Context(), ids); err != nil {
 		return err
 	}
 
@@ -128,7 +133,7 @@ func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) e
 		page.Earlier.add(until, p.Ledger.Now())
 	}
 
-	stores, more, err := p.Ledger.Stores.Find(r.Context(), ledger.StoreFilter{Account: id}, storesOnPage)
+	stores, more, err := p.Ledger.Stores.Find(r.Context(), accounts.StoreFilter{Account: id}, storesOnPage)
 	if err != nil {
 		return err
 	}
@@ -170,7 +175,7 @@ func (p *Pages) accountLimits(r *http.Request) (*delivery.Account, []limitRow, e
 	if err != nil {
 		return nil, nil, err
 	}
-	uses, err := p.Ledger.Monitor.Usage(r.Context(), []delivery.AccountID{account.ID})
+	uses, err := p.Ledger.Limits.Usage(r.Context(), []delivery.AccountID{account.ID})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -195,24 +200,24 @@ func (e *earlierSecrets) add(until, now time.Time) {
 // limitRow is a window of the limits: limits.orders.sustained.
 type limitRow struct {
 	Path, ID string // the API's name, and an element's
-	Endpoint ledger.Endpoint
+	Endpoint limits.Endpoint
 	Kind     string // sustained or burst
 	// Count and Seconds are the inputs' values; empty: there is no such window.
 	Count, Seconds string
 	Shown          string          // as the form notes it, to find what was changed
 	Default        delivery.Window // of a new account; a zero Count: none
-	Use            ledger.WindowUse
+	Use            limits.WindowUse
 }
 
 // limitRows are both windows of each endpoint, changed ones as they were typed. uses is in
 // the ledger's order and may be nil.
-func limitRows(limits delivery.Limits, uses []ledger.EndpointUse, form url.Values) (rows []limitRow) {
+func limitRows(stored delivery.Limits, uses []limits.EndpointUse, form url.Values) (rows []limitRow) {
 	ofEndpoints := func(l delivery.Limits) []delivery.EndpointLimit {
 		return []delivery.EndpointLimit{l.Orders, l.OrderStatus, l.Cancel, l.Stores, l.Token}
 	}
 	defaults := ofEndpoints(delivery.DefaultLimits())
-	uses = slices.Concat(uses, make([]ledger.EndpointUse, len(defaults)))
-	for i, limit := range ofEndpoints(limits) {
+	uses = slices.Concat(uses, make([]limits.EndpointUse, len(defaults)))
+	for i, limit := range ofEndpoints(stored) {
 		rows = append(rows, newLimitRow(i, "sustained", limit.Sustained, defaults[i].Sustained, uses[i].Sustained, form),
 			newLimitRow(i, "burst", limit.Burst, defaults[i].Burst, uses[i].Burst, form))
 	}
@@ -220,8 +225,8 @@ func limitRows(limits delivery.Limits, uses []ledger.EndpointUse, form url.Value
 	return rows
 }
 
-func newLimitRow(endpoint int, kind string, stored, preset delivery.Window, use ledger.WindowUse, form url.Values) limitRow {
-	row := limitRow{Endpoint: ledger.Endpoint(endpoint), Kind: kind, Default: preset, Use: use,
+func newLimitRow(endpoint int, kind string, stored, preset delivery.Window, use limits.WindowUse, form url.Values) limitRow {
+	row := limitRow{Endpoint: limits.Endpoint(endpoint), Kind: kind, Default: preset, Use: use,
 		Count: inputOf(stored.Count), Seconds: inputOf(stored.Seconds)}
 	row.Path = "limits." + row.Endpoint.String() + "." + kind
 	row.ID, row.Shown = strings.ReplaceAll(row.Path, ".", "-"), windowNote(row.Count, row.Seconds)
@@ -293,7 +298,7 @@ const (
 )
 
 type receiver struct {
-	*ledger.WebhookEndpoint
+	*webhooks.WebhookEndpoint
 	Name string // the account's
 }
 
@@ -328,26 +333,26 @@ type receiverList struct {
 }
 
 // shownStates are those of the tabs.
-var shownStates = []ledger.EndpointState{ledger.EndpointUnreachable, ledger.EndpointGone, ledger.EndpointFailing, ledger.EndpointHealthy}
+var shownStates = []partitions.EndpointState{partitions.EndpointUnreachable, partitions.EndpointGone, partitions.EndpointFailing, partitions.EndpointHealthy}
 
 func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request, _ outcome) error {
 	query := layout.FiltersOf(r, "state", "text", "after")
 	requested := query.Get("state")
-	if requested != "" && ledger.EndpointState(requested).Severity() < 0 {
+	if requested != "" && partitions.EndpointState(requested).Severity() < 0 {
 		query.Refuse("state", "is no state of a receiver")
 	}
 
 	list := &receiverList{Text: query.Get("text"), State: query.Get("state")}
 	var gaps ledger.Gaps
-	endpoints, next, err := layout.Following(query, func(cursor string) ([]*ledger.WebhookEndpoint, string, error) {
-		return p.receiverPage(r.Context(), strings.TrimSpace(list.Text), ledger.EndpointState(list.State), cursor)
+	endpoints, next, err := layout.Following(query, func(cursor string) ([]*webhooks.WebhookEndpoint, string, error) {
+		return p.receiverPage(r.Context(), strings.TrimSpace(list.Text), partitions.EndpointState(list.State), cursor)
 	})
 	if err := gaps.Allow(err); err != nil {
 		return err
 	}
 
 	if !seesFinance(r) {
-		endpoints = slices.DeleteFunc(endpoints, func(e *ledger.WebhookEndpoint) bool { return e.Account == delivery.FinanceAccount })
+		endpoints = slices.DeleteFunc(endpoints, func(e *webhooks.WebhookEndpoint) bool { return e.Account == delivery.FinanceAccount })
 	}
 
 	list.Pages = layout.NewNextPages("/webhooks", query, next)
@@ -369,12 +374,12 @@ func (p *Pages) listReceivers(w http.ResponseWriter, r *http.Request, _ outcome)
 // receiverPage reads a page of all receivers, the worst first, or of those of the accounts that a
 // text finds: page by page by name, and the worst first on a page. With ledger.ErrIncomplete it lacks
 // those of partitions that do not answer.
-func (p *Pages) receiverPage(ctx context.Context, text string, state ledger.EndpointState, cursor string) ([]*ledger.WebhookEndpoint, string, error) {
+func (p *Pages) receiverPage(ctx context.Context, text string, state partitions.EndpointState, cursor string) ([]*webhooks.WebhookEndpoint, string, error) {
 	if text == "" {
 		return p.Ledger.Webhooks.Page(ctx, state, cursor, receiversShown)
 	}
 
-	accounts, next, incomplete := p.Ledger.Accounts.Page(ctx, ledger.AccountFilter{Text: text}, cursor, receiversShown)
+	accounts, next, incomplete := p.Ledger.Accounts.Page(ctx, accounts.AccountFilter{Text: text}, cursor, receiversShown)
 	if incomplete != nil && !errors.Is(incomplete, ledger.ErrIncomplete) {
 		return nil, "", incomplete
 	}
@@ -394,16 +399,16 @@ func (p *Pages) receiverPage(ctx context.Context, text string, state ledger.Endp
 		return nil, "", err
 	}
 
-	inOtherState := func(e *ledger.WebhookEndpoint) bool { return state != "" && e.State != state }
+	inOtherState := func(e *webhooks.WebhookEndpoint) bool { return state != "" && e.State != state }
 	endpoints = slices.DeleteFunc(endpoints, inOtherState)
-	slices.SortStableFunc(endpoints, func(a, b *ledger.WebhookEndpoint) int {
+	slices.SortStableFunc(endpoints, func(a, b *webhooks.WebhookEndpoint) int {
 		return cmp.Or(cmp.Compare(b.State.Severity(), a.State.Severity()), a.StateSince.Compare(b.StateSince))
 	})
 
 	return endpoints, next, cmp.Or(incomplete, err)
 }
 
-func (p *Pages) withNames(ctx context.Context, endpoints []*ledger.WebhookEndpoint) ([]receiver, error) {
+func (p *Pages) withNames(ctx context.Context, endpoints []*webhooks.WebhookEndpoint) ([]receiver, error) {
 	ids := make([]delivery.AccountID, len(endpoints))
 	for i, e := range endpoints {
 		ids[i] = e.Account
@@ -439,7 +444,7 @@ func (p *Pages) countReceivers(ctx context.Context, list *receiverList, query *l
 	}
 
 	queues, err := p.Ledger.Monitor.QueueStats(ctx)
-	isNoOwner := errors.Is(err, ledger.ErrNoOwner)
+	isNoOwner := errors.Is(err, operations.ErrNoOwner)
 	if err != nil && !isNoOwner && !errors.Is(err, ledger.ErrIncomplete) {
 		return err
 	}
@@ -476,7 +481,7 @@ type webhookPage struct {
 	URL      string    // its own
 	Earlier  earlierSecrets
 	Tabs     []layout.Link
-	Attempts []ledger.AttemptRecord
+	Attempts []partitions.AttemptRecord
 	Pager    layout.Pager
 	Live     string // the address of the parts that refresh themselves
 }
@@ -519,7 +524,7 @@ func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request, o outcome) e
 	}
 
 	page.Attempts, page.Pager = layout.Cut(records, attemptsListed, path, query)
-	if slices.ContainsFunc(page.Attempts, func(a ledger.AttemptRecord) bool { return a.Answer != "" }) {
+	if slices.ContainsFunc(page.Attempts, func(a partitions.AttemptRecord) bool { return a.Answer != "" }) {
 		if err := p.NoteView(r, account.ID, delivery.OrderID{}); err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/reporting/auth"
 )
 
@@ -217,9 +217,9 @@ func read(status int, raw []byte, into any) error {
 
 // FinanceReceiver is where finance's own system gets its webhooks; the zero value: nowhere.
 type FinanceReceiver struct {
-	URL     string               `json:"url"`
-	State   ledger.EndpointState `json:"status"`
-	Waiting int64                `json:"waitingEvents"`
+	URL     string                   `json:"url"`
+	State   partitions.EndpointState `json:"status"`
+	Waiting int64                    `json:"waitingEvents"`
 }
 
 const (

@@ -19,6 +19,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/webhooks"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/stack/client"
 	"vendorapi/internal/testenv"
@@ -268,7 +269,7 @@ func (e *env) fleet(id delivery.FleetID) *delivery.Fleet {
 	return e.ledger.Fleets.Snapshot().Fleet(id)
 }
 
-func (e *env) endpoint(v vendor) *ledger.WebhookEndpoint {
+func (e *env) endpoint(v vendor) *webhooks.WebhookEndpoint {
 	e.T.Helper()
 	w, err := e.ledger.Webhooks.Endpoint(e.T.Context(), v.account())
 	must(e.T, err)

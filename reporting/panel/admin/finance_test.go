@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 )
 
@@ -73,7 +73,7 @@ func TestFinance_IsToldOfReportsAndOperatedOnThePages(t *testing.T) {
 	submit(page+"/replay", "eventIds", erp.got()[0]).Leads(page + "?done=replayed")
 	e.await("the replay", func() bool { return slices.Equal(erp.got()[2:], erp.got()[:1]) })
 	submit(page+"/secret").Want(200, "whsec_", "only time")
-	if r, err := c.FinanceWebhook(t.Context()); r.URL != erp.URL || r.State != ledger.EndpointHealthy || err != nil {
+	if r, err := c.FinanceWebhook(t.Context()); r.URL != erp.URL || r.State != partitions.EndpointHealthy || err != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
 

@@ -12,6 +12,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
 	"vendorapi/reporting/layout"
 	"vendorapi/reporting/svgmap"
 )
@@ -368,8 +369,8 @@ func (p *Pages) listStores(w http.ResponseWriter, r *http.Request, _ outcome) er
 }
 
 // storeFilter refuses an account or a fleet that does not exist.
-func storeFilter(query *layout.Filters, account *delivery.Account, fleets layout.Names) ledger.StoreFilter {
-	f := ledger.StoreFilter{Text: query.Get("text")}
+func storeFilter(query *layout.Filters, account *delivery.Account, fleets layout.Names) accounts.StoreFilter {
+	f := accounts.StoreFilter{Text: query.Get("text")}
 	if account != nil {
 		query.Set("account", account.ID.String())
 		f.Account = account.ID

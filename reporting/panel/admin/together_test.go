@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // Two operators have the same page open: neither puts back what the other one
@@ -65,18 +65,18 @@ func TestLimitWebhook_SendsOnlyWhatWasChanged(t *testing.T) {
 	again := e.Post(page+"/limits", form).Want(http.StatusUnprocessableEntity).Form(page+"/limits", "", "")
 	again.Set("maxInFlight", "4")
 	e.done(e.Post(page+"/limits", again), "webhook-limited")
-	if got := e.endpoint(v).Limits; got != (ledger.EndpointLimits{InFlight: 4, PerSecond: 50}) {
+	if got := e.endpoint(v).Limits; got != (partitions.EndpointLimits{InFlight: 4, PerSecond: 50}) {
 		t.Errorf("%+v", got)
 	}
 
 	e.done(e.Submit(page, page+"/limits"), "unchanged")
 	e.done(e.Submit(page, page+"/limits", "maxPerSecond", " 250 "), "webhook-limited")
-	if got := e.endpoint(v).Limits; got != (ledger.EndpointLimits{InFlight: 4, PerSecond: 250}) {
+	if got := e.endpoint(v).Limits; got != (partitions.EndpointLimits{InFlight: 4, PerSecond: 250}) {
 		t.Errorf("%+v", got)
 	}
 
 	e.done(e.Submit(page, page+"/limits", "maxPerSecond", ""), "webhook-limited")
-	if got := e.endpoint(v).Limits; got != (ledger.EndpointLimits{InFlight: 4}) {
+	if got := e.endpoint(v).Limits; got != (partitions.EndpointLimits{InFlight: 4}) {
 		t.Errorf("%+v", got)
 	}
 }

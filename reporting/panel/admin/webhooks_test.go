@@ -16,6 +16,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 )
 
@@ -181,7 +182,7 @@ func TestWebhook_WhoLooksAtAnswersIsNoted(t *testing.T) {
 	e.register(v, e.receiver(500, "no such person").URL)
 	page := "/webhooks/" + v.id
 	viewed := func() (n int) {
-		must(t, e.ledger.Streams.EachEntry(t.Context(), ledger.RoleExport, time.Time{}, func(batch []ledger.Entry) error {
+		must(t, e.ledger.Streams.EachEntry(t.Context(), ledger.RoleExport, time.Time{}, func(batch []partitions.Entry) error {
 			for _, one := range batch {
 				if a := one.Audit; a != nil && a.Action == "recipient viewed" && a.Account == v.account() && a.Actor != "" && a.Order.IsZero() {
 					n++
@@ -228,7 +229,7 @@ func TestWebhooks_WorstFirstAsTheAPIHasThem(t *testing.T) {
 
 		e.register(v, r.URL)
 		e.call(http.MethodPost, "/accounts/"+v.id+"/webhook/test", nil)
-		e.await("an attempt", func() bool { return e.endpoint(v).State != ledger.EndpointHealthy })
+		e.await("an attempt", func() bool { return e.endpoint(v).State != partitions.EndpointHealthy })
 	}
 
 	list := e.Get("/webhooks?text=" + url.QueryEscape(mark)).Want(200)

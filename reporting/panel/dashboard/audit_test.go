@@ -9,6 +9,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/auth/authenv"
@@ -16,9 +18,9 @@ import (
 )
 
 // viewed are the entries of who looked at recipients, oldest first.
-func (e *env) viewed() (all []*ledger.AuditEntry) {
+func (e *env) viewed() (all []*audit.Entry) {
 	e.T.Helper()
-	must(e.T, e.Ledger.Streams.EachEntry(e.T.Context(), ledger.RoleExport, time.Time{}, func(batch []ledger.Entry) error {
+	must(e.T, e.Ledger.Streams.EachEntry(e.T.Context(), ledger.RoleExport, time.Time{}, func(batch []partitions.Entry) error {
 		for _, one := range batch {
 			if one.Audit != nil {
 				all = append(all, one.Audit)
@@ -103,26 +105,26 @@ func TestAudit_PageFindsWhoDidWhat(t *testing.T) {
 	e.get("/audit").Says("Audit trail", "There is no such entry in these days")
 	now := time.Now().Truncate(time.Millisecond)
 	order := delivery.MakeOrderID(0, 20000, [12]byte{1})
-	entry := func(id string, change func(*ledger.AuditEntry)) ledger.AuditEntry {
-		a := ledger.AuditEntry{At: now, ID: id, Version: 1, Actor: "ayse", Credential: "admin key", Address: "192.0.2.1", RequestID: "00112233aabbccdd", Action: "account changed"}
+	entry := func(id string, change func(*audit.Entry)) audit.Entry {
+		a := audit.Entry{At: now, ID: id, Version: 1, Actor: "ayse", Credential: "admin key", Address: "192.0.2.1", RequestID: "00112233aabbccdd", Action: "account changed"}
 		change(&a)
 		return a
 	}
 
-	must(t, e.Archive.Insert(t.Context(), &archive.Batch{Audit: []ledger.AuditEntry{
-		entry("a", func(a *ledger.AuditEntry) {
+	must(t, e.Archive.Insert(t.Context(), &archive.Batch{Audit: []audit.Entry{
+		entry("a", func(a *audit.Entry) {
 			a.Account, a.Store, a.Old, a.New = e.Vendor.Account, "s1", `{"name":"<b>A</b>"}`, `{"name":"B"}`
 		}),
-		entry("b", func(a *ledger.AuditEntry) {
+		entry("b", func(a *audit.Entry) {
 			a.Actor, a.Action, a.Fleet, a.Outcome = "deniz", "fleet changed", e.Fleet.ID, "INTERNAL_ERROR"
 		}),
-		entry("c", func(a *ledger.AuditEntry) {
+		entry("c", func(a *audit.Entry) {
 			a.Action, a.Order, a.At = "recipient viewed", order, now.AddDate(0, 0, -60)
 		}),
-		entry("d", func(a *ledger.AuditEntry) {
+		entry("d", func(a *audit.Entry) {
 			a.Actor, a.Credential, a.RequestID, a.Action, a.New = "", "", "", "admin key refused", `{"count":7}`
 		}),
-		entry("e", func(a *ledger.AuditEntry) {
+		entry("e", func(a *audit.Entry) {
 			a.Action, a.Account = "webhook changed", delivery.FinanceAccount
 		}),
 	}}))
@@ -154,9 +156,9 @@ func TestAudit_PageFindsWhoDidWhat(t *testing.T) {
 
 func TestAudit_PageIsCutToTheNewest(t *testing.T) {
 	e := newEnv(t)
-	var all []ledger.AuditEntry
+	var all []audit.Entry
 	for i := range auditRows + 1 {
-		all = append(all, ledger.AuditEntry{At: time.Now().Add(-time.Duration(i) * time.Millisecond), ID: cmp.Or(strings.Repeat("x", i), "y"), Version: 1, Actor: "ayse", Action: "account changed"})
+		all = append(all, audit.Entry{At: time.Now().Add(-time.Duration(i) * time.Millisecond), ID: cmp.Or(strings.Repeat("x", i), "y"), Version: 1, Actor: "ayse", Action: "account changed"})
 	}
 	must(t, e.Archive.Insert(t.Context(), &archive.Batch{Audit: all}))
 	e.get("/audit").Says("The newest 200; narrow the search to see others")

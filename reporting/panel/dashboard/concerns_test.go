@@ -6,7 +6,11 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/operations"
+	"vendorapi/internal/ledger/partitions"
+	"vendorapi/internal/ledger/webhooks"
 	"vendorapi/reporting/layout"
 )
 
@@ -16,35 +20,35 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 
 	now := time.Now()
 	account := &delivery.Account{ID: delivery.NewAccountID(), Name: "Moda Kafe", ExcessSince: now.Add(-time.Hour)}
-	inExcess := &accounts{inExcess: []*delivery.Account{account}}
+	inExcess := &excess{inExcess: []*delivery.Account{account}}
 
 	// The ages are of the oldest entry that waits for each worker; 0: nothing waits.
 	lags := func(ages ...time.Duration) []worker {
 		all := slices.Clone(workers)
 		for i, age := range ages {
 			if age > 0 {
-				all[i].Lag = &ledger.Lag{Entries: 7, Oldest: now.Add(-age)}
+				all[i].Lag = &partitions.Lag{Entries: 7, Oldest: now.Add(-age)}
 			}
 		}
 		return all
 	}
 
-	endpoint := func(state ledger.EndpointState, since time.Duration) *ledger.WebhookEndpoint {
-		return &ledger.WebhookEndpoint{Account: account.ID, State: state, StateSince: now.Add(-since)}
+	endpoint := func(state partitions.EndpointState, since time.Duration) *webhooks.WebhookEndpoint {
+		return &webhooks.WebhookEndpoint{Account: account.ID, State: state, StateSince: now.Add(-since)}
 	}
-	waiting := func(state ledger.EndpointState) *ledger.WebhookEndpoint {
+	waiting := func(state partitions.EndpointState) *webhooks.WebhookEndpoint {
 		e := endpoint(state, 2*time.Hour)
 		e.Backlog = 3
 		e.NextAttempt = now
 		return e
 	}
 
-	withOpenBreaker := func(e *ledger.WebhookEndpoint) *ledger.WebhookEndpoint {
+	withOpenBreaker := func(e *webhooks.WebhookEndpoint) *webhooks.WebhookEndpoint {
 		e.BreakerOpen = true
 		return e
 	}
 
-	receiversOf := func(worst ...*ledger.WebhookEndpoint) *receivers {
+	receiversOf := func(worst ...*webhooks.WebhookEndpoint) *receivers {
 		return &receivers{worst: worst, names: layout.Names{account.ID.String(): account.Name}}
 	}
 
@@ -75,24 +79,24 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 			want: []string{"warn behind Status worker"},
 		},
 		"dead letters": {
-			seen: seen{History: true, Stats: &ledger.Stats{DeadLetters: 1}},
+			seen: seen{History: true, Stats: &operations.Stats{DeadLetters: 1}},
 			want: []string{"bad lost 1 dead letter"},
 		},
 		"healthy endpoint": {
-			seen: seen{History: true, Endpoints: receiversOf(waiting(ledger.EndpointHealthy))},
+			seen: seen{History: true, Endpoints: receiversOf(waiting(partitions.EndpointHealthy))},
 		},
 		"a failure or two": {
-			seen: seen{History: true, Endpoints: receiversOf(waiting(ledger.EndpointFailing))},
+			seen: seen{History: true, Endpoints: receiversOf(waiting(partitions.EndpointFailing))},
 		},
 		"a breaker": {
-			seen: seen{History: true, Endpoints: receiversOf(withOpenBreaker(waiting(ledger.EndpointFailing)))},
+			seen: seen{History: true, Endpoints: receiversOf(withOpenBreaker(waiting(partitions.EndpointFailing)))},
 			want: []string{"warn breaker open Webhooks of Moda Kafe"},
 		},
 		"the worst comes first": {
 			seen: seen{
 				History:   true,
 				accounts:  inExcess,
-				Endpoints: receiversOf(withOpenBreaker(waiting(ledger.EndpointUnreachable))),
+				Endpoints: receiversOf(withOpenBreaker(waiting(partitions.EndpointUnreachable))),
 			},
 			want: []string{"bad unreachable Webhooks of Moda Kafe", "warn in excess Moda Kafe"},
 		},
@@ -101,9 +105,9 @@ func TestConcerns_NameWhatIsOverdue(t *testing.T) {
 				History:  true,
 				accounts: inExcess,
 				Endpoints: receiversOf(
-					endpoint(ledger.EndpointGone, time.Minute),
-					withOpenBreaker(endpoint(ledger.EndpointGone, 3*time.Minute)),
-					endpoint(ledger.EndpointUnreachable, 2*time.Minute),
+					endpoint(partitions.EndpointGone, time.Minute),
+					withOpenBreaker(endpoint(partitions.EndpointGone, 3*time.Minute)),
+					endpoint(partitions.EndpointUnreachable, 2*time.Minute),
 				),
 			},
 			want: []string{
@@ -161,9 +165,9 @@ func TestOverview_ListsNoMoreConcernsThanFit(t *testing.T) {
 	}
 
 	// What was counted and not read is among the others.
-	s.Endpoints = &receivers{worst: []*ledger.WebhookEndpoint{{State: ledger.EndpointGone}, {State: ledger.EndpointFailing}},
-		counts: map[ledger.EndpointState]int64{ledger.EndpointGone: 1, ledger.EndpointUnreachable: 7, ledger.EndpointFailing: 9, ledger.EndpointHealthy: 100}}
-	s.accounts = &accounts{inExcess: []*delivery.Account{{Name: "A"}}, counts: ledger.AccountCounts{All: 90, Excess: 3}}
+	s.Endpoints = &receivers{worst: []*webhooks.WebhookEndpoint{{State: partitions.EndpointGone}, {State: partitions.EndpointFailing}},
+		counts: map[partitions.EndpointState]int64{partitions.EndpointGone: 1, partitions.EndpointUnreachable: 7, partitions.EndpointFailing: 9, partitions.EndpointHealthy: 100}}
+	s.accounts = &excess{inExcess: []*delivery.Account{{Name: "A"}}, counts: accounts.AccountCounts{All: 90, Excess: 3}}
 	s.conclude()
 	if len(s.Attention) != mostConcerns || s.More != 4+2+7+2 {
 		t.Errorf("%d and %d more", len(s.Attention), s.More)
@@ -182,7 +186,7 @@ func TestCharts_LeaveOutTheMinuteInProgressAndRankCodes(t *testing.T) {
 	}
 
 	for i := range chartMinutes + 1 {
-		m := ledger.MinuteActivity{At: begin.Add(time.Duration(i) * time.Minute), Created: int64(i)}
+		m := limits.MinuteActivity{At: begin.Add(time.Duration(i) * time.Minute), Created: int64(i)}
 		if i == 0 {
 			m.Refused = refused
 		}

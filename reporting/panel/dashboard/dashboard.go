@@ -20,6 +20,8 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/audit"
+	"vendorapi/internal/ledger/operations"
 	"vendorapi/internal/service"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/auth"
@@ -44,7 +46,7 @@ type Pages struct {
 
 	archive *archive.Archive
 	seen    layout.Cache[*seen]
-	refused layout.Cache[[]ledger.RefusedUpdate]
+	refused layout.Cache[[]operations.RefusedUpdate]
 	pinged  layout.Cache[bool] // whether ClickHouse answers
 
 	probed atomic.Value // []readiness, one for each of Programs; nil before the first time
@@ -54,7 +56,7 @@ type Pages struct {
 func New(f *layout.Layout, a *archive.Archive) *Pages {
 	p := &Pages{Pages: f.Parse("dashboard", files), partTimeout: partTimeout, archive: a}
 	p.seen = layout.Cache[*seen]{MaxAge: overviewAge, Timeout: 2 * partTimeout, Read: p.readSeen}
-	p.refused = layout.Cache[[]ledger.RefusedUpdate]{MaxAge: refusedAge, Timeout: partTimeout, Read: p.readRefused}
+	p.refused = layout.Cache[[]operations.RefusedUpdate]{MaxAge: refusedAge, Timeout: partTimeout, Read: p.readRefused}
 	p.pinged = layout.Cache[bool]{MaxAge: pingAge, MaxStale: pingStale, Timeout: pingTimeout,
 		Read: func(ctx context.Context) (bool, error) { return a.Ping(ctx) == nil, nil }}
 	return p
@@ -184,12 +186,12 @@ type refusedView struct {
 }
 
 type refusedRow struct {
-	ledger.RefusedUpdate
+	operations.RefusedUpdate
 	AccountName, FleetName string
 	Kind                   string // of the update; empty: it cannot be read
 }
 
-func (p *Pages) readRefused(ctx context.Context) ([]ledger.RefusedUpdate, error) {
+func (p *Pages) readRefused(ctx context.Context) ([]operations.RefusedUpdate, error) {
 	return p.Ledger.Monitor.RefusedUpdates(ctx, mostRefused)
 }
 
@@ -197,7 +199,7 @@ func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 	v := &refusedView{Fleet: r.URL.Query().Get("fleet"), Finance: auth.IdentityOf(r.Context()).Roles.Include(auth.Finance)}
 	query := layout.FiltersOf(r, "fleet")
 	only := layout.Parsed(query, "fleet", "must be a fleet's id, a UUID of 36 characters", delivery.ParseFleetID)
-	var updates []ledger.RefusedUpdate
+	var updates []operations.RefusedUpdate
 	var fleets layout.Names
 	parts := p.reading(r.Context())
 	read(parts, refusedPart, &updates, p.readRefused)
@@ -259,14 +261,14 @@ func (r refusedRow) Exceptions() string {
 
 type lettersView struct {
 	Lost    []string // not empty: nobody knows
-	Letters []ledger.DeadLetter
+	Letters []operations.DeadLetter
 	More    bool
 }
 
 func (p *Pages) deadLetters(w http.ResponseWriter, r *http.Request) error {
-	var letters []ledger.DeadLetter
+	var letters []operations.DeadLetter
 	parts := p.reading(r.Context())
-	read(parts, "dead letters", &letters, func(ctx context.Context) ([]ledger.DeadLetter, error) {
+	read(parts, "dead letters", &letters, func(ctx context.Context) ([]operations.DeadLetter, error) {
 		return p.Ledger.Monitor.DeadLetters(ctx, entriesShown+1)
 	})
 	v := &lettersView{Lost: parts.wait(), Letters: letters[:min(len(letters), entriesShown)], More: len(letters) > entriesShown}
@@ -277,7 +279,7 @@ const auditRows = 200 // of the page
 
 type auditView struct {
 	Search *layout.Filters
-	Rows   []ledger.AuditEntry
+	Rows   []audit.Entry
 	Lost   []string
 	More   bool
 
@@ -289,7 +291,7 @@ func (p *Pages) auditTrail(w http.ResponseWriter, r *http.Request) error {
 	v.Search.Faults = archive.AuditSearch(v.Search.Values, time.Now())
 	if v.Search.Err() == nil {
 		parts := p.reading(r.Context())
-		read(parts, "who did what (ClickHouse)", &v.Rows, func(ctx context.Context) ([]ledger.AuditEntry, error) {
+		read(parts, "who did what (ClickHouse)", &v.Rows, func(ctx context.Context) ([]audit.Entry, error) {
 			return p.archive.AuditEntries(ctx, v.Search.Values, auditRows+1)
 		})
 		v.Lost = parts.wait()

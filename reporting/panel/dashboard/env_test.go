@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
@@ -137,7 +137,7 @@ func (e *env) register(v *testenv.Vendor) {
 }
 
 // sends plays the sending of every event that is to be sent now, of which answer says what becomes.
-func (e *env) sends(answer func(*ledger.Scheduled) ledger.AttemptRecord) {
+func (e *env) sends(answer func(*partitions.Scheduled) partitions.AttemptRecord) {
 	e.T.Helper()
 	e.Send(answer)
 	e.keepOwners()
@@ -147,7 +147,7 @@ func (e *env) sends(answer func(*ledger.Scheduled) ledger.AttemptRecord) {
 func (e *env) owned() {
 	e.T.Helper()
 	for p := range e.Ledger.Partitions() {
-		e.Step(p, func(step *ledger.Step) { step.Summary(nil) })
+		e.Step(p, func(step *partitions.Step) { step.Summary(nil) })
 	}
 	e.keepOwners()
 }
@@ -155,13 +155,13 @@ func (e *env) owned() {
 // keepOwners lets what the owners told last as long as the test.
 func (e *env) keepOwners() { e.T.Helper(); e.EachKey("P", "redis.call('PERSIST', k)") }
 
-func accepted(*ledger.Scheduled) ledger.AttemptRecord {
-	return ledger.AttemptRecord{State: ledger.StateDelivered, HTTPStatus: 204, Millis: 34}
+func accepted(*partitions.Scheduled) partitions.AttemptRecord {
+	return partitions.AttemptRecord{State: partitions.StateDelivered, HTTPStatus: 204, Millis: 34}
 }
 
-func failed(answer string) func(*ledger.Scheduled) ledger.AttemptRecord {
-	return func(*ledger.Scheduled) ledger.AttemptRecord {
-		return ledger.AttemptRecord{State: ledger.StateRetrying, HTTPStatus: 500, Error: "status: 500", Answer: answer, Millis: 120, NextAt: time.Now().Add(time.Hour)}
+func failed(answer string) func(*partitions.Scheduled) partitions.AttemptRecord {
+	return func(*partitions.Scheduled) partitions.AttemptRecord {
+		return partitions.AttemptRecord{State: partitions.StateRetrying, HTTPStatus: 500, Error: "status: 500", Answer: answer, Millis: 120, NextAt: time.Now().Add(time.Hour)}
 	}
 }
 

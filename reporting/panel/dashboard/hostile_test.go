@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // hostile is markup that would do something wherever it were not escaped.
@@ -36,13 +36,13 @@ func TestPages_ShowHostileTextAsText(t *testing.T) {
 	o := e.Vendor.Order("", time.Now())
 	e.Change(o.ID, delivery.Change{Status: delivery.Assigned, At: time.Now(), Courier: delivery.Courier{Name: hostile, VehicleType: hostile}},
 		delivery.Change{Status: delivery.Cancelled, At: time.Now(), Note: hostile, Cancel: hostile})
-	e.sends(func(s *ledger.Scheduled) ledger.AttemptRecord {
+	e.sends(func(s *partitions.Scheduled) partitions.AttemptRecord {
 		outcome := failed(hostile)(s)
 		outcome.Error = hostile
 		return outcome
 	})
 
-	e.Step(o.ID.Partition(), func(step *ledger.Step) {
+	e.Step(o.ID.Partition(), func(step *partitions.Step) {
 		refused := delivery.Update{Order: o.ID, Fleet: e.Fleet.ID, Kind: delivery.KindStatus, Status: delivery.Delivered, At: time.Now()}
 		step.Refuse(&refused, delivery.Searching, hostile, false)
 	})

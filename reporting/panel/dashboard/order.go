@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/layout"
 	"vendorapi/reporting/svgmap"
@@ -73,7 +73,7 @@ func (p *Pages) order(w http.ResponseWriter, r *http.Request) error {
 // what a receiver answered.
 func (v *orderView) personal() bool {
 	return v.Record != nil && !v.Shrunk() || slices.ContainsFunc(v.Steps, func(s stepView) bool {
-		return s.Note != "" || slices.ContainsFunc(s.Attempts, func(a ledger.AttemptRecord) bool { return a.Answer != "" })
+		return s.Note != "" || slices.ContainsFunc(s.Attempts, func(a partitions.AttemptRecord) bool { return a.Answer != "" })
 	})
 }
 
@@ -121,7 +121,7 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 }
 
 func (p *Pages) readMore(ctx context.Context, v *orderView) {
-	var live, past []ledger.AttemptRecord
+	var live, past []partitions.AttemptRecord
 	more := p.reading(ctx)
 	if v.RedisUnavailable { // it is not waited for again
 		v.Lost = append(v.Lost, "account and store (Redis)", "recent webhook attempts (Redis)")
@@ -139,12 +139,12 @@ func (p *Pages) readMore(ctx context.Context, v *orderView) {
 			return errors.Join(except(err, delivery.CodeAccountNotFound), except(storeErr, delivery.CodeStoreNotFound))
 		})
 
-		read(more, "recent webhook attempts (Redis)", &live, func(ctx context.Context) ([]ledger.AttemptRecord, error) {
+		read(more, "recent webhook attempts (Redis)", &live, func(ctx context.Context) ([]partitions.AttemptRecord, error) {
 			return p.Ledger.Webhooks.Attempts(ctx, v.Account, "")
 		})
 	}
 
-	read(more, "earlier webhook attempts (ClickHouse)", &past, func(ctx context.Context) ([]ledger.AttemptRecord, error) {
+	read(more, "earlier webhook attempts (ClickHouse)", &past, func(ctx context.Context) ([]partitions.AttemptRecord, error) {
 		return p.pastAttempts(ctx, v.Order, v.steps)
 	})
 	if v.Status.Terminal() && v.Status != delivery.Delivered {
@@ -220,7 +220,7 @@ type stepView struct {
 	delivery.Change
 	After    string // since the creation
 	EventID  string // empty: the step sends no event
-	Attempts []ledger.AttemptRecord
+	Attempts []partitions.AttemptRecord
 	Omitted  int       // older ones that are not shown
 	State    string    // the last attempt's; without one: new, or none when the event is old
 	NextAt   time.Time // zero: nothing is planned, as far as is known
@@ -251,7 +251,7 @@ func (s *stepView) IsCreation() bool { return delivery.Sequence(s.Version) == 1 
 
 // mergeAttempts are the attempts of an order's events from Redis and ClickHouse,
 // each once, oldest first. Those of Redis have the answers.
-func mergeAttempts(id delivery.OrderID, live, past []ledger.AttemptRecord) (all []ledger.AttemptRecord) {
+func mergeAttempts(id delivery.OrderID, live, past []partitions.AttemptRecord) (all []partitions.AttemptRecord) {
 	order, seen := id.String(), map[string]bool{}
 	for _, a := range slices.Concat(live, past) {
 		key := fmt.Sprintln(a.EventID, a.Attempt, a.At.UnixMilli(), a.Replay, a.Probe)
@@ -261,7 +261,7 @@ func mergeAttempts(id delivery.OrderID, live, past []ledger.AttemptRecord) (all 
 		}
 	}
 
-	slices.SortStableFunc(all, func(a, b ledger.AttemptRecord) int {
+	slices.SortStableFunc(all, func(a, b partitions.AttemptRecord) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Attempt, b.Attempt))
 	})
 
@@ -269,8 +269,8 @@ func mergeAttempts(id delivery.OrderID, live, past []ledger.AttemptRecord) (all 
 }
 
 // timeline puts the attempts beside their steps; those of lost steps are omitted.
-func timeline(id delivery.OrderID, steps []delivery.Change, attempts []ledger.AttemptRecord, now time.Time) (views []stepView, omitted int) {
-	byEvent := map[string][]ledger.AttemptRecord{}
+func timeline(id delivery.OrderID, steps []delivery.Change, attempts []partitions.AttemptRecord, now time.Time) (views []stepView, omitted int) {
+	byEvent := map[string][]partitions.AttemptRecord{}
 	for _, a := range attempts {
 		byEvent[a.EventID] = append(byEvent[a.EventID], a)
 	}
@@ -300,7 +300,7 @@ func sendsEvent(c *delivery.Change) bool {
 	return delivery.Sequence(c.Version) > 1 && c.Kind.EventType() != ""
 }
 
-func (s *stepView) take(attempts []ledger.AttemptRecord, now time.Time) {
+func (s *stepView) take(attempts []partitions.AttemptRecord, now time.Time) {
 	s.Omitted = max(len(attempts)-attemptsOfEvent, 0)
 	s.Attempts = attempts[s.Omitted:]
 	if len(attempts) == 0 {
@@ -491,7 +491,7 @@ func (p *Pages) pastChanges(ctx context.Context, o *delivery.Order) ([]delivery.
 // attemptDays is how long after its creation events of an order can have been sent.
 const attemptDays = 31
 
-func (p *Pages) pastAttempts(ctx context.Context, o *delivery.Order, steps []delivery.Change) ([]ledger.AttemptRecord, error) {
+func (p *Pages) pastAttempts(ctx context.Context, o *delivery.Order, steps []delivery.Change) ([]partitions.AttemptRecord, error) {
 	var events []string
 	for _, s := range steps {
 		if sendsEvent(&s) {
@@ -506,8 +506,8 @@ func (p *Pages) pastAttempts(ctx context.Context, o *delivery.Order, steps []del
 	from, _ := creationDays(o.ID)
 	args := map[string]any{"account": o.Account.String(), "from": layout.ISODay(from), "to": layout.ISODay(from.AddDate(0, 0, attemptDays)), "events": events}
 
-	return query(ctx, p.archive, args, func(rows driver.Rows) (ledger.AttemptRecord, error) {
-		a := ledger.AttemptRecord{OrderID: o.ID.String()}
+	return query(ctx, p.archive, args, func(rows driver.Rows) (partitions.AttemptRecord, error) {
+		a := partitions.AttemptRecord{OrderID: o.ID.String()}
 		var number, millis uint32
 		var status uint16
 		err := rows.Scan(&a.EventID, &a.At, &a.State, &number, &status, &a.Error, &millis, &a.Replay, &a.Probe)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/html"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/testenv"
 )
 
@@ -147,8 +147,8 @@ func TestOrder_EventThatIsDueIsNotTriedInThePast(t *testing.T) {
 	e.register(e.Vendor)
 	o := e.Vendor.Order("", time.Now().Add(-time.Minute))
 	e.Move(o, delivery.Assigned, time.Now())
-	e.sends(func(*ledger.Scheduled) ledger.AttemptRecord {
-		return ledger.AttemptRecord{State: ledger.StateRetrying, HTTPStatus: 500, Error: "status: 500", NextAt: time.Now().Add(time.Millisecond)}
+	e.sends(func(*partitions.Scheduled) partitions.AttemptRecord {
+		return partitions.AttemptRecord{State: partitions.StateRetrying, HTTPStatus: 500, Error: "status: 500", NextAt: time.Now().Add(time.Millisecond)}
 	})
 	e.Await("the next attempt is due", func() bool {
 		return strings.Contains(e.page(o.ID).Words(), "webhook to be tried again due; it waits for the receiver")
@@ -235,7 +235,7 @@ func TestOrder_StaysSmallWhateverReceiversAnswer(t *testing.T) {
 	for i := range 45 {
 		_, err := e.Ledger.Webhooks.ReplayEvents(t.Context(), e.Vendor.Account, []string{event})
 		must(t, err)
-		e.sends(func(s *ledger.Scheduled) ledger.AttemptRecord {
+		e.sends(func(s *partitions.Scheduled) partitions.AttemptRecord {
 			outcome := long(s)
 			outcome.Millis = int64(i)
 			return outcome
@@ -275,13 +275,13 @@ func TestMergeAttempts_EachOnceOldestFirst(t *testing.T) {
 
 	id := delivery.MakeOrderID(0, 20000, [12]byte{1})
 	at := time.UnixMilli(1_795_000_000_123)
-	record := func(n int, order delivery.OrderID, answer string) ledger.AttemptRecord {
-		return ledger.AttemptRecord{EventID: "evt_1", OrderID: order.String(), Attempt: n, At: at.Add(time.Duration(n) * time.Second), Answer: answer}
+	record := func(n int, order delivery.OrderID, answer string) partitions.AttemptRecord {
+		return partitions.AttemptRecord{EventID: "evt_1", OrderID: order.String(), Attempt: n, At: at.Add(time.Duration(n) * time.Second), Answer: answer}
 	}
 	replay := record(2, id, "")
 	replay.Replay = true
-	live := []ledger.AttemptRecord{record(3, id, "c"), record(2, id, "b"), record(9, delivery.MakeOrderID(0, 20000, [12]byte{2}), "another's")}
-	past := []ledger.AttemptRecord{record(2, id, ""), record(1, id, ""), replay}
+	live := []partitions.AttemptRecord{record(3, id, "c"), record(2, id, "b"), record(9, delivery.MakeOrderID(0, 20000, [12]byte{2}), "another's")}
+	past := []partitions.AttemptRecord{record(2, id, ""), record(1, id, ""), replay}
 	got := ""
 	for _, a := range mergeAttempts(id, live, past) {
 		got += fmt.Sprintf("%d%s%t ", a.Attempt, a.Answer, a.Replay)

@@ -20,6 +20,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
 	"vendorapi/reporting/layout"
 )
 
@@ -199,8 +200,8 @@ func (o orderRow) ToCollect() delivery.Money {
 	}
 }
 
-func (o orderRow) store() ledger.StoreName {
-	return ledger.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}
+func (o orderRow) store() accounts.StoreName {
+	return accounts.StoreName{Account: o.Account, ExternalID: o.ExternalStoreID}
 }
 
 type ordersView struct {
@@ -300,8 +301,8 @@ func (p *Pages) refresh(ctx context.Context, s *search, rows []orderRow) ([]orde
 	return kept, err
 }
 
-func (p *Pages) storeNames(ctx context.Context, rows []orderRow) (map[ledger.StoreName]*delivery.Store, error) {
-	nameless := map[ledger.StoreName]bool{}
+func (p *Pages) storeNames(ctx context.Context, rows []orderRow) (map[accounts.StoreName]*delivery.Store, error) {
+	nameless := map[accounts.StoreName]bool{}
 	for _, o := range rows {
 		if o.StoreName == "" {
 			nameless[o.store()] = true
@@ -336,7 +337,7 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	var few, names layout.Names
-	var stores map[ledger.StoreName]*delivery.Store
+	var stores map[accounts.StoreName]*delivery.Store
 	shown := slices.Clone(v.Rows)
 	more := p.reading(r.Context())
 	read(more, "accounts to choose from", &few, p.Lists.Few.Get)
@@ -347,7 +348,7 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 		}
 
 		read(more, accountNamesPart, &names, func(ctx context.Context) (layout.Names, error) { return p.Lists.AccountNames(ctx, owners) })
-		read(more, "names of stores (Redis)", &stores, func(ctx context.Context) (map[ledger.StoreName]*delivery.Store, error) {
+		read(more, "names of stores (Redis)", &stores, func(ctx context.Context) (map[accounts.StoreName]*delivery.Store, error) {
 			return p.storeNames(ctx, shown)
 		})
 		read(more, "present states (Redis)", &v.Rows, func(ctx context.Context) ([]orderRow, error) { return p.refresh(ctx, s, v.Rows) })

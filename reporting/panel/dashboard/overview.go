@@ -12,6 +12,11 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/limits"
+	"vendorapi/internal/ledger/operations"
+	"vendorapi/internal/ledger/partitions"
+	"vendorapi/internal/ledger/webhooks"
 	"vendorapi/reporting/layout"
 )
 
@@ -46,16 +51,16 @@ const (
 type seen struct {
 	At        time.Time
 	Lost      []string
-	activity  []ledger.MinuteActivity // the last is the minute in progress
-	Stats     *ledger.Stats
-	queues    map[ledger.EndpointState]ledger.QueueStats
+	activity  []limits.MinuteActivity // the last is the minute in progress
+	Stats     *operations.Stats
+	queues    map[partitions.EndpointState]partitions.QueueStats
 	NoOwner   bool // some partition has none: nobody knows what waits for webhooks
 	Workers   []worker
 	Endpoints *receivers
-	accounts  *accounts
+	accounts  *excess
 	fleets    []*delivery.Fleet
-	refused   []ledger.RefusedUpdate // the newest first
-	History   bool                   // ClickHouse answers
+	refused   []operations.RefusedUpdate // the newest first
+	History   bool                       // ClickHouse answers
 	Programs  []readiness
 
 	Hour                       *hour // nil: it could not be read
@@ -67,15 +72,15 @@ type seen struct {
 // receivers are the worst of the webhook endpoints that are not healthy, with their accounts'
 // names, and how many there are in each state.
 type receivers struct {
-	worst  []*ledger.WebhookEndpoint
+	worst  []*webhooks.WebhookEndpoint
 	names  layout.Names
-	counts map[ledger.EndpointState]int64
+	counts map[partitions.EndpointState]int64
 }
 
-// accounts are some of those in sustained excess, and how many there are.
-type accounts struct {
+// excess is some of the accounts in sustained excess, and how many there are.
+type excess struct {
 	inExcess []*delivery.Account
-	counts   ledger.AccountCounts
+	counts   accounts.AccountCounts
 }
 
 // The overview reads no more receivers and accounts than these.
@@ -106,20 +111,20 @@ func (p *Pages) readReceivers(ctx context.Context) (*receivers, error) {
 	return &receivers{worst: worst, names: names, counts: counts}, cmp.Or(incomplete, err)
 }
 
-func (p *Pages) readAccounts(ctx context.Context) (*accounts, error) {
+func (p *Pages) readAccounts(ctx context.Context) (*excess, error) {
 	counts, incomplete := p.Ledger.Accounts.Counts(ctx)
 	if incomplete != nil && !errors.Is(incomplete, ledger.ErrIncomplete) {
 		return nil, incomplete
 	}
-	inExcess, _, err := p.Ledger.Accounts.Page(ctx, ledger.AccountFilter{State: ledger.AccountInExcess}, "", inExcessRead)
-	return &accounts{inExcess: inExcess, counts: counts}, cmp.Or(incomplete, err)
+	inExcess, _, err := p.Ledger.Accounts.Page(ctx, accounts.AccountFilter{State: accounts.AccountInExcess}, "", inExcessRead)
+	return &excess{inExcess: inExcess, counts: counts}, cmp.Or(incomplete, err)
 }
 
 type worker struct {
 	role    ledger.Role
 	Name    string
-	overdue time.Duration // how old its oldest entry may be
-	Lag     *ledger.Lag   // nil: it could not be read
+	overdue time.Duration   // how old its oldest entry may be
+	Lag     *partitions.Lag // nil: it could not be read
 }
 
 var workers = []worker{
@@ -132,13 +137,13 @@ func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 	s := &seen{At: time.Now(), Workers: slices.Clone(workers)}
 	s.Programs, _ = p.probed.Load().([]readiness)
 	r := p.reading(ctx)
-	read(r, "activity", &s.activity, func(ctx context.Context) ([]ledger.MinuteActivity, error) {
-		return p.Ledger.Monitor.Activity(ctx, chartMinutes+1)
+	read(r, "activity", &s.activity, func(ctx context.Context) ([]limits.MinuteActivity, error) {
+		return p.Ledger.Limits.Activity(ctx, chartMinutes+1)
 	})
 	read(r, "streams", &s.Stats, pointed(p.Ledger.Monitor.Stats))
-	read(r, queuesPart, &s.queues, func(ctx context.Context) (map[ledger.EndpointState]ledger.QueueStats, error) {
+	read(r, queuesPart, &s.queues, func(ctx context.Context) (map[partitions.EndpointState]partitions.QueueStats, error) {
 		queues, err := p.Ledger.Monitor.QueueStats(ctx)
-		if errors.Is(err, ledger.ErrNoOwner) {
+		if errors.Is(err, operations.ErrNoOwner) {
 			return nil, nil
 		}
 		return queues, err
@@ -151,7 +156,7 @@ func (p *Pages) readSeen(ctx context.Context) (*seen, error) {
 	read(r, "ClickHouse", &s.History, p.pinged.Get) // its absence is shown, and no lost part
 	for i := range s.Workers {
 		w := &s.Workers[i]
-		read(r, "lag of the role "+w.Name, &w.Lag, pointed(func(ctx context.Context) (ledger.Lag, error) { return p.Ledger.Streams.Lag(ctx, w.role) }))
+		read(r, "lag of the role "+w.Name, &w.Lag, pointed(func(ctx context.Context) (partitions.Lag, error) { return p.Ledger.Streams.Lag(ctx, w.role) }))
 	}
 
 	s.Lost = r.wait()
@@ -212,12 +217,12 @@ func (p *Pages) overview(w http.ResponseWriter, r *http.Request) error {
 }
 
 // Waiting sums up the webhook queues; nil when they could not be read, or NoOwner.
-func (s *seen) Waiting() *ledger.QueueStats {
+func (s *seen) Waiting() *partitions.QueueStats {
 	if s.queues == nil {
 		return nil
 	}
 
-	sum := new(ledger.QueueStats)
+	sum := new(partitions.QueueStats)
 	for _, q := range s.queues {
 		sum.Events += q.Events
 		sum.BreakersOpen += q.BreakersOpen
@@ -245,18 +250,18 @@ func (s *seen) Registered() (n int) {
 
 // Unreachable is how many endpoints are unreachable or gone.
 func (s *seen) Unreachable() int {
-	return int(s.Endpoints.counts[ledger.EndpointUnreachable] + s.Endpoints.counts[ledger.EndpointGone])
+	return int(s.Endpoints.counts[partitions.EndpointUnreachable] + s.Endpoints.counts[partitions.EndpointGone])
 }
 
-func unreachableOrGone(e *ledger.WebhookEndpoint) bool {
-	return e.State == ledger.EndpointUnreachable || e.State == ledger.EndpointGone
+func unreachableOrGone(e *webhooks.WebhookEndpoint) bool {
+	return e.State == partitions.EndpointUnreachable || e.State == partitions.EndpointGone
 }
 
 // hour sums up the full minutes. Most kinds of requests are only counted when refused,
 // so no share is shown.
 type hour struct {
-	minutes                []ledger.MinuteActivity
-	Last, Running          ledger.MinuteActivity // the last full minute, and the one in progress
+	minutes                []limits.MinuteActivity
+	Last, Running          limits.MinuteActivity // the last full minute, and the one in progress
 	Orders, Ended, Refused int64
 	byCode                 map[delivery.Code]int64
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/reporting/archive"
 )
 
@@ -93,11 +93,11 @@ func TestOverview_NamesWhatNeedsAttention(t *testing.T) {
 	e.register(e.Vendor)
 	o := e.Vendor.Order("", time.Now())
 	e.Move(o, delivery.Assigned, time.Now())
-	e.sends(func(*ledger.Scheduled) ledger.AttemptRecord {
-		return ledger.AttemptRecord{State: ledger.StateRetrying, HTTPStatus: 410, Error: "status: 410", NextAt: time.Now().Add(time.Hour)}
+	e.sends(func(*partitions.Scheduled) partitions.AttemptRecord {
+		return partitions.AttemptRecord{State: partitions.StateRetrying, HTTPStatus: 410, Error: "status: 410", NextAt: time.Now().Add(time.Hour)}
 	})
-	e.Step(o.ID.Partition(), func(step *ledger.Step) {
-		step.Summary(map[ledger.EndpointState]ledger.QueueStats{ledger.EndpointGone: {Endpoints: 1, Events: 1}})
+	e.Step(o.ID.Partition(), func(step *partitions.Step) {
+		step.Summary(map[partitions.EndpointState]partitions.QueueStats{partitions.EndpointGone: {Endpoints: 1, Events: 1}})
 	})
 	e.keepOwners()
 	suspended := &delivery.Fleet{ID: delivery.NewFleetID(), Name: "Yavaş <b>Kurye", DeliveryMinutes: 25, PickupMinutes: 10, Couriers: -1,

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
 	"vendorapi/reporting/archive"
 	"vendorapi/reporting/layout"
 	"vendorapi/reporting/reports"
@@ -355,7 +355,7 @@ func (p *Pages) findNames(ctx context.Context, known *directory, params *reports
 }
 
 // findStores is empty, and said in the log, while Redis is unavailable.
-func (p *Pages) findStores(ctx context.Context, filter ledger.StoreFilter, most int) (found []*delivery.Store, more, ok bool) {
+func (p *Pages) findStores(ctx context.Context, filter accounts.StoreFilter, most int) (found []*delivery.Store, more, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, p.directoryTimeout)
 	defer cancel()
 	found, more, err := p.Ledger.Stores.Find(ctx, filter, most)
@@ -373,7 +373,7 @@ func (p *Pages) storeID(ctx context.Context, account delivery.AccountID, typed s
 		return typed, true
 	}
 
-	found, more, ok := p.findStores(ctx, ledger.StoreFilter{Account: account, Text: typed}, maxStores)
+	found, more, ok := p.findStores(ctx, accounts.StoreFilter{Account: account, Text: typed}, maxStores)
 	folded, ids := delivery.FoldName(typed), map[string]bool{}
 	for _, s := range found {
 		if s.ExternalID == typed {
@@ -397,7 +397,7 @@ func (p *Pages) stores(ctx context.Context, account delivery.AccountID) (stores 
 		return nil
 	}
 
-	found, _, _ := p.findStores(ctx, ledger.StoreFilter{Account: account}, maxChoices)
+	found, _, _ := p.findStores(ctx, accounts.StoreFilter{Account: account}, maxChoices)
 	for _, s := range found {
 		stores = append(stores, layout.Choice{Value: s.ExternalID, Name: s.Name})
 	}

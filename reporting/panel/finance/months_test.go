@@ -15,6 +15,7 @@ import (
 
 	"vendorapi/internal/delivery"
 	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/stack"
 	"vendorapi/internal/testenv"
 	"vendorapi/internal/testenv/testserver"
@@ -79,7 +80,7 @@ func (e *env) closeOctober() (cem, defne *testenv.Client) {
 func (e *env) audited() (all []string) {
 	e.T.Helper()
 	latest := map[string]int{}
-	must(e.T, e.Ledger.Streams.EachEntry(e.T.Context(), ledger.RoleExport, time.Time{}, func(batch []ledger.Entry) error {
+	must(e.T, e.Ledger.Streams.EachEntry(e.T.Context(), ledger.RoleExport, time.Time{}, func(batch []partitions.Entry) error {
 		for _, one := range batch {
 			a := one.Audit
 			if a == nil {
@@ -283,7 +284,7 @@ func TestUnbooked_IsBookedByAPerson(t *testing.T) {
 	late := archive.LateDelivery{Account: failed.Account, CreatedAt: failed.CreatedAt, Order: failed.ID, ReportedAt: failed.EndedAt.Add(time.Hour)}
 	must(t, e.Archive.InsertAgain(t.Context(), &archive.Batch{Late: []archive.LateDelivery{late}}))
 	ayse.Page(unbookedPath).Says("a late delivery of", "Redis does not confirm that a courier reported it")
-	e.Step(failed.ID.Partition(), func(step *ledger.Step) {
+	e.Step(failed.ID.Partition(), func(step *partitions.Step) {
 		step.Refuse(&delivery.Update{Order: failed.ID, Status: delivery.Delivered, At: late.ReportedAt}, failed.Status, "late_delivery", true)
 	})
 	ayse.Page(unbookedPath).Says("1 order explains itself", "Redis does not hold it any more",

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/webhooks"
 	"vendorapi/internal/rules/broken"
 )
 
@@ -124,7 +124,7 @@ func viewJob(o *delivery.Order, store *delivery.Store, now time.Time) jobView {
 	return v
 }
 
-func viewWebhook(e *ledger.WebhookEndpoint, issued string) webhookView {
+func viewWebhook(e *webhooks.WebhookEndpoint, issued string) webhookView {
 	switch broken.Rule {
 	case "decisions/webhook-url-and-secret", "admin-api/put-accounts-id-webhook":
 		issued = ""

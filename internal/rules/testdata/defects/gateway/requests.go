@@ -8,7 +8,8 @@ import (
 
 	"vendorapi/gateway/token"
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/accounts"
+	"vendorapi/internal/ledger/limits"
 	"vendorapi/internal/rules/broken"
 )
 
@@ -133,7 +134,7 @@ func readCredentials[ID ~[16]byte](x *requestContext, parse func(clientID string
 	return c, err
 }
 
-func (g *gateway) issue(x *requestContext, authority *token.Authority, subject [16]byte, known ledger.Known) error {
+func (g *gateway) issue(x *requestContext, authority *token.Authority, subject [16]byte, known limits.Known) error {
 	if broken.Rule == "private-apis/fleet-post-api-fleet-v1-token-with-clientid" {
 		authority = g.vendorTokens
 	}
@@ -249,7 +250,7 @@ func (g *gateway) deactivateStore(x *requestContext) error {
 
 func confirmation(fleet delivery.FleetID, reason string, now time.Time) storeMove {
 	move := confirmationOriginal(fleet, reason, now)
-	return func(s *delivery.Store, retry bool) (ledger.Notice, bool, error) {
+	return func(s *delivery.Store, retry bool) (accounts.Notice, bool, error) {
 		notice, changed, err := move(s, retry)
 		switch broken.Rule {
 		case "fleet-api/post-stores-accountid-externalstoreid-confirm", "what-the-service-does/3":

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 	"vendorapi/internal/rules/broken"
 )
 
@@ -26,25 +26,25 @@ func headers(a *attempt, now time.Time, body []byte) (http.Header, error) {
 	return header, nil
 }
 
-func sendable(events []ledger.Event) (sendable []ledger.Event) {
+func sendable(events []partitions.Event) (sendable []partitions.Event) {
 	if broken.Rule == "states/creation-itself-sends-no-webhook" {
 		return events
 	}
 	return sendableOriginal(events)
 }
 
-func (a *attempt) record() ledger.AttemptRecord {
+func (a *attempt) record() partitions.AttemptRecord {
 	record := a.recordOriginal()
 	switch broken.Rule {
 	case "webhooks/then-the-event-is-kept":
-		if record.State == ledger.StateUndelivered {
-			record.State = ledger.StateRetrying
+		if record.State == partitions.StateUndelivered {
+			record.State = partitions.StateRetrying
 		}
 	}
 	return record
 }
 
-func (e *endpoint) turn(state ledger.EndpointState, now int64) {
+func (e *endpoint) turn(state partitions.EndpointState, now int64) {
 	if broken.Rule != "webhooks/nothing-is-disabled-in-silence" { // it stays healthy in the panel
 		e.turnOriginal(state, now)
 	}

@@ -2,11 +2,11 @@ package status
 
 import (
 	"vendorapi/internal/delivery"
-	"vendorapi/internal/ledger"
+	"vendorapi/internal/ledger/partitions"
 )
 
 // NewBatch lets each report be decided by itself, as if no other one of its order had come.
-func NewBatch(in *ledger.Inbox) *Batch {
+func NewBatch(in *partitions.Inbox) *Batch {
 	b := NewBatchOriginal(in)
 	merged := b.groups
 	b.groups, b.Reported = nil, nil

@@ -1,9 +1,11 @@
 package dispatch
 
-import "vendorapi/internal/ledger"
+import (
+	"vendorapi/internal/ledger/partitions"
+)
 
 // Plan lets the position pass events half a second before they go to the schedule.
-func (t *Turn) Plan(step *ledger.Step) *Plan {
+func (t *Turn) Plan(step *partitions.Step) *Plan {
 	p := t.PlanOriginal(step)
 	s := t.webhooks.scheduler
 	for i := range s.tail.entries.len() {

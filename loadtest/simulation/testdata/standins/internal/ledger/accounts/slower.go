@@ -1,0 +1,5 @@
+package accounts
+
+import "vendorapi/loadtest/simulation/chance"
+
+const FleetPoll = chance.Slower * FleetPollOriginal

@@ -1,0 +1,5 @@
+package limits
+
+import "vendorapi/loadtest/simulation/chance"
+
+const FlushMinutesEvery = chance.Slower * FlushMinutesEveryOriginal

@@ -1,8 +1,0 @@
-package ledger
-
-import "vendorapi/loadtest/simulation/chance"
-
-const (
-	FleetPoll         = chance.Slower * FleetPollOriginal
-	FlushMinutesEvery = chance.Slower * FlushMinutesEveryOriginal
-)
