@@ -148,7 +148,7 @@ type Courier struct {
 func (c Courier) IsZero() bool { return c == Courier{} }
 
 // isSamePerson reports whether both are one person, whose name or vehicle may have been corrected. The
-// phone decides, as lua/order.lua has it, too: names are spelled in many ways.
+// phone decides, as core/order.lua has it, too: names are spelled in many ways.
 func (c Courier) isSamePerson(other Courier) bool { return c.Phone == other.Phone }
 
 // Location is a courier's position at a time. Without a place, the zero Point, it says that nothing

@@ -1,7 +1,7 @@
 // Package ledger keeps the service's data in Redis. Open a Ledger and use the calls of its fields,
 // one for each consumer.
 //
-// What must be atomic is one Lua script in lua/, whose keys are all in one partition: the same code
+// What must be atomic is one Lua script, in the package of its caller, whose keys are all in one partition: the same code
 // works with one Redis and with Redis Cluster. Every script can answer its own repetition.
 //
 // Refusals that a caller may see are *delivery.Error; whatever goes wrong with Redis wraps

@@ -20,7 +20,7 @@ import (
 	"vendorapi/internal/testenv/testserver"
 )
 
-// The same in lua/order.lua.
+// The same in core/order.lua.
 const (
 	idsPerBucket = 24
 	filterBits   = 192

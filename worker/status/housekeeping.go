@@ -41,7 +41,7 @@ const (
 // the memory of a Redis server is nearly full, which is when it matters, rounds begin every
 // memoryInterval, and go further.
 //
-// Nothing that it does needs memory (luaFlags in package ledger), so a full Redis becomes less full
+// Nothing that it does needs memory (Operations.WhenFull in package orders), so a full Redis becomes less full
 // as soon as anything in it is past its time.
 type housekeeping struct {
 	*Role

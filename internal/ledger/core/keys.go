@@ -13,7 +13,7 @@ import (
 const (
 	kindAccount       = 'a' // <account>, hash: name, credentials' hashes, limits
 	KindAccounts      = 'A' // set: the partition's accounts
-	KindWindows       = 'r' // <endpoint><account>, string: windows and their limits (lua/window.lua); with l behind it their log
+	KindWindows       = 'r' // <endpoint><account>, string: windows and their limits (window.lua); with l behind it their log
 	KindMinutes       = 'h' // <account>, hash: refused and all requests per minute
 	KindOrder         = 'o' // <digest>, string: order record (record.go)
 	KindIdempotency   = 'i' // <digest>, string: fingerprint, order digest
@@ -22,13 +22,13 @@ const (
 	kindFleetStores   = 'F' // <state><fleet>, zset: digests of a fleet's stores in a state, 0: in any; all have the score 0
 	KindPendingStores = 'b' // <account>, hash: fleet to the number of the account's stores that wait for its answer
 	KindEvents        = 'e' // stream: references to order versions, notices
-	KindAccountEvents = 'E' // <account>, stream: what kindEvents has of the account, of the last day, with its ids (lua/names.lua)
+	KindAccountEvents = 'E' // <account>, stream: what kindEvents has of the account, of the last day, with its ids (names.lua)
 	KindUpdates       = 'u' // stream: couriers' updates
 	KindNotice        = 'n' // <event id>, string: a notice's body, kept for noticeLifetime
 	kindJobs          = 'j' // <status><fleet>, zset: a fleet's jobs by the time of their status
 	KindTimers        = 't' // zset: orders by the time of their next timer, ms
 	KindClosings      = 'T' // zset: stores by the end of their closing day, ms
-	KindRetired       = 'x' // string: index of retired orders' external ids; with <number> behind it, hash: buckets of them, and with f behind that their filter (lua/order.lua)
+	KindRetired       = 'x' // string: index of retired orders' external ids; with <number> behind it, hash: buckets of them, and with f behind that their filter (order.lua)
 	KindEnded         = 'R' // <hour>, list: orders that ended in that hour
 	KindEndedHours    = 'H' // zset: the hours that have such a list
 	KindShrunk        = 'D' // string: hour of the list, and place in it, up to which ended orders are shrunk

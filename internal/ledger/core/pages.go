@@ -16,7 +16,7 @@ const (
 	ListExcess    = 'x' // accounts in sustained excess, by when it ends, ms
 	ListSuspended = 's' // suspended accounts, by when they were suspended, ms
 
-	ListWithStores = 't' // accounts that have a store, all with the score 0 (lua/write_store.lua)
+	ListWithStores = 't' // accounts that have a store, all with the score 0 (accounts/write_store.lua)
 )
 
 // SetsHolding returns how many of the first sets, at least one, have that many entries

@@ -176,7 +176,7 @@ func (c *Codec) write(part any) {
 			amount = uint64(v.Minor) + 1
 		}
 		b = binary.AppendUvarint(b, amount)
-	case *delivery.Courier: // the phone first, where lua/order.lua compares it
+	case *delivery.Courier: // the phone first, where order.lua compares it
 		b = AppendText(AppendText(AppendText(b, v.Phone), v.Name), v.VehicleType)
 	case *delivery.Location:
 		b = AppendLocation(b, *v)
@@ -233,7 +233,7 @@ func (f *Fields) location() delivery.Location {
 	}
 }
 
-// Offsets of an order record's head (lua/order.lua), of fixed size so that scripts change
+// Offsets of an order record's head (order.lua), of fixed size so that scripts change
 // figures in place.
 const (
 	OrderHead         = 138
@@ -248,8 +248,8 @@ const (
 // Entries behind the document: kind, length of what follows (2 bytes), and that.
 const (
 	entryChange   = 'S'
-	entryAccepted = 'A' // whose accept was confirmed, by lua/report_update.lua
-	EntryErased   = 'E' // no courier, as lua/order.lua takes entries to begin with one, and the time of the erasure
+	entryAccepted = 'A' // whose accept was confirmed, by orders/report_update.lua
+	EntryErased   = 'E' // no courier, as order.lua takes entries to begin with one, and the time of the erasure
 )
 
 // AppendOrderRecord is the record of a new order that the given fleet takes.

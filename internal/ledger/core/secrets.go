@@ -14,7 +14,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// MostEarlier earlier secrets work besides the newest, as in lua/secrets.lua.
+// MostEarlier earlier secrets work besides the newest, as in secrets.lua.
 const MostEarlier = 4
 
 // EarlierSecret is a secret that was replaced and works until its time.
@@ -26,7 +26,7 @@ type EarlierSecret struct {
 // The fields of an account's and of an endpoint's hash that hold its secrets.
 const (
 	SecretField  = "secret"
-	EarlierField = "earlier" // packed, as lua/secrets.lua describes
+	EarlierField = "earlier" // packed, as secrets.lua describes
 )
 
 // ParseEarlier returns the secrets of the field earlier, also those whose time is over.

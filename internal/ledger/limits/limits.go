@@ -54,7 +54,7 @@ type Quota struct {
 	Window    int   // seconds of the window that Limit is of; 0: a bucket
 }
 
-// QuotaSize is the packed quota of a reply, see reply in lua/window.lua.
+// QuotaSize is the packed quota of a reply, see reply in core/window.lua.
 const QuotaSize = 4 + 4 + 6 + 4 + 4 + 4
 
 type CountingReply struct {
@@ -168,7 +168,7 @@ func (l *Limits) CountToken(ctx context.Context, account delivery.AccountID, sec
 	return c.Quota, known, err
 }
 
-// Flags of windows, see lua/window.lua.
+// Flags of windows, see core/window.lua.
 const (
 	windowsSuspended = 1
 	windowsBucket    = 2
@@ -220,7 +220,7 @@ func (e Endpoint) String() string {
 	return endpointNames[e]
 }
 
-// useSize is one endpoint's part of the reply of lua/usage.lua.
+// useSize is one endpoint's part of the reply of usage.lua.
 const useSize = 1 + 6*4
 
 // Usage is each account's use of every endpoint's limits; nil for an unknown one.

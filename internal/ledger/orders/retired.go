@@ -12,7 +12,7 @@ import (
 	"vendorapi/internal/ledger/core"
 )
 
-// The external ids of retired orders, as lua/order.lua keeps them; the constants are the same there.
+// The external ids of retired orders, as core/order.lua keeps them; the constants are the same there.
 const (
 	RetiredEntrySize  = 11 // bytes of an id in its bucket: nine of the order's digest, two of the day
 	RetiredDigestSize = 9

@@ -18,7 +18,7 @@ const severityShift = 42
 const worstSeverity = 3
 
 // receiverScore orders receivers by severity, the worst first, and then by how long the state
-// has lasted. lua/write_endpoint.lua computes that of a healthy one.
+// has lasted. webhooks/write_endpoint.lua computes that of a healthy one.
 func receiverScore(state EndpointState, since int64) int64 {
 	return int64(worstSeverity-max(0, state.Severity()))<<severityShift + since
 }

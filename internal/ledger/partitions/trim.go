@@ -100,7 +100,7 @@ func (l *Streams) trimStreams(ctx context.Context, keys []string, floor string) 
 // trimmedAtOnce. It stops before a node that would exceed that; nodes have 100 entries.
 func mayHaveMore(dropped int64) bool { return dropped > TrimmedAtOnce/2 }
 
-// AccountEventsKept is how long the events of an account's own stream are kept, as in lua/names.lua.
+// AccountEventsKept is how long the events of an account's own stream are kept, as in core/names.lua.
 const AccountEventsKept = 25 * time.Hour
 
 // TrimAccounts drops from the streams of a partition's accounts what no replay reaches any more, and
