@@ -68,7 +68,8 @@ func TestAccess_ManyClientIDsFromOneAddress(t *testing.T) {
 				refused := false
 				for i := 0; i < 3000 && !refused; i++ {
 					a := e.login(api, id(i), "wrong")
-					if refused = slowed(a); !refused && (!wrongCredential(a) || a.body != first) {
+					refused = slowed(a)
+					if !refused && (!wrongCredential(a) || a.body != first) {
 						t.Fatalf("%s, try %d: %d %s", name, i+1, a.status, a.body)
 					}
 				}

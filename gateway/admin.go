@@ -384,7 +384,8 @@ func (g *gateway) readRotation(x *requestContext, action string) (revokeOld bool
 	var body struct {
 		RevokeOld *bool `json:"revokeOld"`
 	}
-	if err = x.form(&body).err(); err == nil {
+	err = x.form(&body).err()
+	if err == nil {
 		set(body.RevokeOld, &revokeOld)
 		err = g.audit(x, action, nil, map[string]bool{"revokeOld": revokeOld})
 	}

@@ -157,7 +157,8 @@ func TestAudit_NamesTheOperator(t *testing.T) {
 			if !strings.Contains(line, "admin: ") {
 				continue
 			}
-			if audits++; !strings.Contains(line, `level=INFO msg="admin: account changed" `+cmp.Or(shown, "operator=ADMIN_KEY ")+`account=`+account.id+" request_id=") {
+			audits++
+			if !strings.Contains(line, `level=INFO msg="admin: account changed" `+cmp.Or(shown, "operator=ADMIN_KEY ")+`account=`+account.id+" request_id=") {
 				t.Errorf("%q is logged as %q", headers, line)
 			}
 		}

@@ -87,7 +87,8 @@ func (f *fleetForm) area() *delivery.Coverage {
 	}
 
 	var err error
-	if f.parsed, err = delivery.ParseCoverage([]byte(f.Coverage.Text)); err != nil {
+	f.parsed, err = delivery.ParseCoverage([]byte(f.Coverage.Text))
+	if err != nil {
 		f.Invalid("coverage", err.Error())
 	} else if !f.parsed.ReachesTurkey() {
 		f.Invalid("coverage", "is not in Turkey; a position is [longitude, latitude], check that they are not swapped")

@@ -36,7 +36,8 @@ func (g *gateway) audit(x *requestContext, action string, before, after any) (er
 
 	e := x.audited
 	e.Version++
-	if e.Old, e.New, err = changes(before, after); err != nil {
+	e.Old, e.New, err = changes(before, after)
+	if err != nil {
 		return err
 	}
 	return x.ledger.Audit.Append(g.work, e)
@@ -48,7 +49,8 @@ func (g *gateway) endAudit(x *requestContext, err error) {
 	e := x.audited
 	if err != nil {
 		e.Version++
-		if e.Outcome = string(delivery.CodeOf(err)); errors.Is(err, delivery.ErrUnavailable) {
+		e.Outcome = string(delivery.CodeOf(err))
+		if errors.Is(err, delivery.ErrUnavailable) {
 			e.Outcome = string(delivery.CodeServiceUnavailable) // it may have been made
 		}
 		err = x.ledger.Audit.Append(g.work, e)
@@ -143,7 +145,8 @@ func dropEqual(was, is map[string]any) {
 	for name, old := range was {
 		inOld, _ := old.(map[string]any)
 		inNew, _ := is[name].(map[string]any)
-		if dropEqual(inOld, inNew); reflect.DeepEqual(old, is[name]) {
+		dropEqual(inOld, inNew)
+		if reflect.DeepEqual(old, is[name]) {
 			delete(was, name)
 			delete(is, name)
 		}
@@ -207,7 +210,8 @@ func readAdminKeys() (keys []operatorKey, err error) {
 
 	seen := map[string]bool{fmt.Sprintf("%x", sha256.Sum256(nil)): true} // the key that is nothing
 	for i, line := range strings.Split(text, "\n") {
-		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
 			continue
 		}
 

@@ -21,7 +21,8 @@ func (g *gateway) authenticate(x *requestContext) (err error) {
 	case vendorOnly:
 		x.account, err = g.verify(x, g.vendorTokens)
 	case fleetOnly:
-		if x.fleet, err = g.verify(x, g.fleetTokens); err == nil {
+		x.fleet, err = g.verify(x, g.fleetTokens)
+		if err == nil {
 			err = g.knownFleet(x.fleet)
 		}
 	case adminOnly:
@@ -45,7 +46,8 @@ func (g *gateway) verify(x *requestContext, authority *token.Authority) ([16]byt
 	}
 
 	id, issued, err := authority.Verify(raw, earlier, later)
-	switch l := g.Ledger(); {
+	l := g.Ledger()
+	switch {
 	case err == nil && l != nil && issued < l.Fleets.Snapshot().NotBefore(id):
 		return id, delivery.Refuse(delivery.CodeTokenExpired, "the token was revoked; get a new one and send the request again")
 	case errors.Is(err, token.ErrExpired):

@@ -93,7 +93,8 @@ func (l *load) orders(n int, began func()) error {
 		calling.Go(func() {
 			<-start
 			for number := l.number.Add(1); number <= last; number = l.number.Add(1) {
-				if faults[i] = c.order(number); faults[i] != nil {
+				faults[i] = c.order(number)
+				if faults[i] != nil {
 					return
 				}
 			}

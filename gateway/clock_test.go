@@ -34,7 +34,8 @@ func behindRedis(t *testing.T, by time.Duration) func(*settings) {
 					seconds, _ := strconv.ParseInt(string(head[9:19]), 10, 64)
 					return append(strconv.AppendInt([]byte("*2\r\n$10\r\n"), seconds+int64(by.Seconds()), 10), "\r\n"...)
 				})
-				if _, err = to.Write(answer); err != nil {
+				_, err = to.Write(answer)
+				if err != nil {
 					return
 				}
 			}

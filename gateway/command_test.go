@@ -112,7 +112,8 @@ func TestRun_RefusesWrongSettings(t *testing.T) {
 			setEnvironment(t, c.environment...)
 			path, text := filepath.Join(t.TempDir(), "gateway.yaml"), string(shipped)
 			if len(c.file) > 0 {
-				if text = strings.Replace(text, c.file[0], c.file[1], 1); text == string(shipped) {
+				text = strings.Replace(text, c.file[0], c.file[1], 1)
+				if text == string(shipped) {
 					t.Fatalf("the shipped settings have no %s", c.file[0])
 				}
 			}

@@ -76,7 +76,8 @@ func parseContract(text []byte) (*apiContract, error) {
 
 	d := &apiContract{numbers: map[string]bool{}, unmet: map[string]bool{}, unsent: map[string]bool{}, examples: map[string]any{}}
 	content := map[string]any{"components": spec.Components, checks: d.plan(spec)}
-	if d.requests, err = newSchemas(content, false); err != nil {
+	d.requests, err = newSchemas(content, false)
+	if err != nil {
 		return nil, err
 	}
 

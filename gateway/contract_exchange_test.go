@@ -63,7 +63,8 @@ func (d *apiContract) Check(e exchange) error {
 
 // checkBody checks a value with a body by a plan.
 func checkBody(by *schemas, plan string, value map[string]any, body []byte) (err error) {
-	if value["body"], err = jsonschema.UnmarshalJSON(bytes.NewReader(body)); err != nil {
+	value["body"], err = jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
 		return err
 	}
 	return by.check(plan, value)

@@ -34,7 +34,8 @@ func (w *env) fetch(url string, header ...string) (*http.Response, string) {
 
 	body := io.Reader(resp.Body)
 	if resp.Header.Get("Content-Encoding") == "gzip" {
-		if body, err = gzip.NewReader(body); err != nil {
+		body, err = gzip.NewReader(body)
+		if err != nil {
 			w.Fatal(err)
 		}
 	}
@@ -75,7 +76,8 @@ func TestDocumentation_PagesLeadNowhereElse(t *testing.T) {
 			}
 
 			for _, m := range references.FindAllStringSubmatch(body, -1) {
-				switch to, _, _ := strings.Cut(m[1], "#"); {
+				to, _, _ := strings.Cut(m[1], "#")
+				switch {
 				case strings.HasPrefix(to, "/"):
 					starts = append(starts, to)
 				case to != "" && !strings.HasPrefix(to, "data:,") && !strings.HasPrefix(to, "https://www.standardwebhooks.com"):

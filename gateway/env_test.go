@@ -192,7 +192,8 @@ func startGateway(t testing.TB, s settings, keys secrets, change ...func(*env)) 
 	e := &env{TB: t, logs: new(logBuffer), client: &http.Client{Transport: &http.Transport{}}, secrets: keys}
 	log := slog.New(slog.NewTextHandler(e.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
-	if e.g, err = newGateway(work, s, keys, log); err != nil {
+	e.g, err = newGateway(work, s, keys, log)
+	if err != nil {
 		t.Fatal(err)
 	}
 
@@ -281,7 +282,8 @@ func (e *env) openLedger() {
 	c := e.config()
 	c.URL = e.redis.URLFor(stack.OperatorUser)
 	var err error
-	if e.ledger, err = ledger.Open(e.Context(), c); err != nil {
+	e.ledger, err = ledger.Open(e.Context(), c)
+	if err != nil {
 		e.Fatal(err)
 	}
 
@@ -475,7 +477,8 @@ func wantMembers(t testing.TB, what string, object map[string]any, members ...an
 // wantField is want for a refusal that names a field first.
 func wantField(t testing.TB, a answer, status int, code, field string) {
 	t.Helper()
-	if want(t, a, status, code); a.firstField() != field {
+	want(t, a, status, code)
+	if a.firstField() != field {
 		t.Errorf("%s: names %q, want %q, in %.400s", a.asked, a.firstField(), field, a.body)
 	}
 }

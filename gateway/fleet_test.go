@@ -96,7 +96,8 @@ func TestFleetJobs_PagesReachEveryJobOnce(t *testing.T) {
 				seen[id] = true
 			}
 
-			if cursor = a.data["cursor"].(string); cursor == "" {
+			cursor = a.data["cursor"].(string)
+			if cursor == "" {
 				return len(seen) == n
 			}
 		}
@@ -394,7 +395,8 @@ func TestFleet_IsHeldToItsLimit(t *testing.T) {
 		for n := 0; n < 1000 && a.status != 429; n++ {
 			a = e.fleet(e.courier, c[0], c[1], c[2])
 		}
-		if want(t, a, 429, "RATE_LIMITED"); a.header.Get("Retry-After") == "" || a.quota() {
+		want(t, a, 429, "RATE_LIMITED")
+		if a.header.Get("Retry-After") == "" || a.quota() {
 			t.Errorf("%s: %v", a.asked, a.header)
 		}
 	}

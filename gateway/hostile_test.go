@@ -125,7 +125,8 @@ func (h *hostile) attack(t *testing.T, base string, conn net.Conn, a attack, id 
 	}
 
 	for _, status := range a.more {
-		if got, err = readAnswerFrom(r, ""); err != nil || got.status != status {
+		got, err = readAnswerFrom(r, "")
+		if err != nil || got.status != status {
 			t.Fatalf("then got %d %s, %v, want %d", got.status, got.body, err, status)
 		}
 	}

@@ -53,7 +53,8 @@ func TestInFlight_RefusesBeyondMaxInFlight(t *testing.T) {
 	for _, a := range []answer{
 		e.order(orderBody("A-1"), "A-1"), e.order(`{"broken`, ""), e.call("GET", "/orders/7c9e6679-7425-80de-944b-e07fc1f90ae7", ""),
 	} {
-		if want(t, a, 503, "SERVICE_UNAVAILABLE", "retryAfterSeconds", 1); a.header.Get("Retry-After") != "1" || a.closed {
+		want(t, a, 503, "SERVICE_UNAVAILABLE", "retryAfterSeconds", 1)
+		if a.header.Get("Retry-After") != "1" || a.closed {
 			t.Errorf("%s: %v, closed %v", a.asked, a.header, a.closed)
 		}
 	}

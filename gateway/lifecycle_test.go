@@ -329,7 +329,8 @@ func TestListener_BoundsConnections(t *testing.T) {
 			third := dialBase(t, e.vendor)
 			a, err := readAnswerFrom(bufio.NewReader(third), "GET")
 			third.Close()
-			if want(t, a, c.status, c.code); err != nil || a.header.Get("Retry-After") != "1" {
+			want(t, a, c.status, c.code)
+			if err != nil || a.header.Get("Retry-After") != "1" {
 				t.Errorf("%v, %v", a.header, err)
 			}
 

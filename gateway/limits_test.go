@@ -108,7 +108,8 @@ func TestLimits_NeverMoreThanTheWindowUnderLoad(t *testing.T) {
 	for client := range 8 {
 		group.Go(func() {
 			for i := range 10 {
-				switch a := e.order(orderBody(fmt.Sprintf("POS-%d-%d", client, i)), ""); a.status {
+				a := e.order(orderBody(fmt.Sprintf("POS-%d-%d", client, i)), "")
+				switch a.status {
 				case 201:
 					created.Add(1)
 				case 429:
@@ -216,7 +217,8 @@ func TestToken_RenewalLeavesNoGap(t *testing.T) {
 	good := e.account.token
 	for age, code := range map[time.Duration]string{55 * time.Minute: "", time.Hour: "TOKEN_EXPIRED"} {
 		var err error
-		if e.account.token, err = e.g.vendorTokens.Issue(e.account.accountID(), time.Now().Add(-age)); err != nil {
+		e.account.token, err = e.g.vendorTokens.Issue(e.account.accountID(), time.Now().Add(-age))
+		if err != nil {
 			t.Fatal(err)
 		}
 		if a := e.order(orderBody(age.String()), age.String()); a.code != code {

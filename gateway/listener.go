@@ -77,7 +77,8 @@ var errTooMuch = errors.New("more bytes than the body can need")
 func (c *guardedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if c.bounded {
-		if c.left -= n; c.left < 0 {
+		c.left -= n
+		if c.left < 0 {
 			return 0, errTooMuch
 		}
 	}

@@ -281,10 +281,12 @@ func newGateway(work context.Context, s settings, keys secrets, log *slog.Logger
 	}
 
 	g.adminKeys = append(g.adminKeys, keys.NamedAdminKeys...)
-	if g.vendorTokens, err = token.NewAuthority(keys.TokenKeys, token.Vendor, s.Environment); err != nil {
+	g.vendorTokens, err = token.NewAuthority(keys.TokenKeys, token.Vendor, s.Environment)
+	if err != nil {
 		return nil, err
 	}
-	if g.fleetTokens, err = token.NewAuthority(keys.TokenKeys, token.Fleet, s.Environment); err != nil {
+	g.fleetTokens, err = token.NewAuthority(keys.TokenKeys, token.Fleet, s.Environment)
+	if err != nil {
 		return nil, err
 	}
 

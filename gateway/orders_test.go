@@ -291,7 +291,8 @@ func TestOrders_AreTheAccountsOwn(t *testing.T) {
 	} {
 		for method, end := range map[string]string{"GET": "", "POST": "/cancel"} {
 			a := e.raw(method + " /api/vendor/v1/orders/" + path + end + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + stranger.account.token + "\r\nContent-Length: 0\r\n\r\n")
-			if want(t, a, 404, "ORDER_NOT_FOUND"); !a.quota() {
+			want(t, a, 404, "ORDER_NOT_FOUND")
+			if !a.quota() {
 				t.Errorf("%s: %v", name, a.header)
 			}
 		}

@@ -21,7 +21,8 @@ func TestStores_NameTheFleetAsItIsNow(t *testing.T) {
 	e.admin("PATCH", "/fleets/"+fleet.id, `{"name":"Yeni Kurye"}`)
 	for name, body := range map[string]string{"unchanged": storeBody(kadikoy, fleet.id), "without fleetId": "{}", "changed": `{"phone":"2161234568"}`} {
 		a := e.putStore(e.account, "kept", body)
-		if want(t, a, 200, "", "fleet", named("Yeni Kurye")); t.Failed() {
+		want(t, a, 200, "", "fleet", named("Yeni Kurye"))
+		if t.Failed() {
 			t.Fatalf("%s: %s", name, a.body)
 		}
 	}

@@ -208,7 +208,8 @@ func (g *gateway) handle(x *requestContext, limit int) (err error) {
 	}
 
 	x.entered = time.Now()
-	if x.ledger = g.Ledger(); x.ledger == nil && !x.route.static {
+	x.ledger = g.Ledger()
+	if x.ledger == nil && !x.route.static {
 		return errStarting
 	}
 
@@ -273,7 +274,8 @@ func (x *requestContext) checkHeaders() error {
 		return delivery.Refuse(delivery.CodeMalformedRequest, "Expect may only be 100-continue")
 	}
 
-	switch length := h.ContentLength(); {
+	length := h.ContentLength()
+	switch {
 	case x.route.body == noBody:
 		return nil
 	case length > 0:
@@ -443,7 +445,8 @@ func (x *requestContext) param(i int) string {
 
 // idInPath reads the path's first parameter. What is no id names nothing that exists.
 func idInPath[ID any](x *requestContext, parse func(string) (ID, error), into *ID, unknown error) (err error) {
-	if *into, err = parse(x.param(0)); err != nil {
+	*into, err = parse(x.param(0))
+	if err != nil {
 		return unknown
 	}
 	return nil
@@ -532,7 +535,8 @@ func readElements[T any](f *form, text, path string, most int, tooMany string, t
 		given = none
 		at, known := fmt.Sprintf("%s[%d]", path, i), len(r.Wrong)
 		r.Object(at, fields)
-		if r.Wrong = r.Wrong[:min(len(r.Wrong), maxMistyped)]; len(r.Wrong) > known {
+		r.Wrong = r.Wrong[:min(len(r.Wrong), maxMistyped)]
+		if len(r.Wrong) > known {
 			f.WrongType = slices.Concat(before, r.Wrong)
 		}
 

@@ -85,7 +85,8 @@ func (g *gateway) newFront(name string, s *ListenerSettings, handler fasthttp.Re
 	var listener net.Listener = service.NewListener(addressed, service.Limits{
 		Connections: s.MaxConnections, PerAddress: s.MaxConnectionsPerIP,
 		Refused: func(c net.Conn, perAddress bool) {
-			if refused.Inc(); secure == nil { // over TLS it could only be sent after a handshake
+			refused.Inc()
+			if secure == nil { // over TLS it could only be sent after a handshake
 				writeRefusal(c, perAddress)
 			}
 		},

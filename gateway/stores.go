@@ -87,7 +87,8 @@ func (g *gateway) changeStore(x *requestContext, move storeMove) (*delivery.Stor
 		if err != nil || !changed {
 			return store, err
 		}
-		if err = x.ledger.Stores.Write(g.work, store, notice); !errors.Is(err, ledger.ErrConflict) {
+		err = x.ledger.Stores.Write(g.work, store, notice)
+		if !errors.Is(err, ledger.ErrConflict) {
 			return store, err
 		}
 	}
@@ -97,7 +98,8 @@ func (g *gateway) changeStore(x *requestContext, move storeMove) (*delivery.Stor
 
 // storeInPath reads the path's second parameter; what is no store's id names none.
 func (x *requestContext) storeInPath() error {
-	if x.store = x.param(1); delivery.CheckExternalStoreID(x.store) != nil {
+	x.store = x.param(1)
+	if delivery.CheckExternalStoreID(x.store) != nil {
 		return delivery.Refuse(delivery.CodeStoreNotFound, "the account has no such store")
 	}
 	return nil

@@ -370,7 +370,8 @@ func TestFleet_PagesArePaidBeforeTheyAreRead(t *testing.T) {
 					pages++
 					continue
 				}
-				if want(t, a, 429, "RATE_LIMITED"); headerInt(a, "Retry-After") < 1 {
+				want(t, a, 429, "RATE_LIMITED")
+				if headerInt(a, "Retry-After") < 1 {
 					t.Errorf("Retry-After %s", a.header.Get("Retry-After"))
 				}
 			}

@@ -80,12 +80,14 @@ func (x *requestContext) readOrder(sandbox bool) (key string, broken, err error)
 	var f delivery.Faults
 	r := strictjson.New(x.text())
 	r.Root(x.fields)
-	if err = r.End(); err != nil {
+	err = r.End()
+	if err != nil {
 		return "", nil, err
 	}
 
 	f.WrongType, f.Ignored = r.Wrong, r.Ignored
-	if key, err = x.idempotencyKey(x.request.ExternalOrderID.Value); err != nil {
+	key, err = x.idempotencyKey(x.request.ExternalOrderID.Value)
+	if err != nil {
 		return "", nil, err
 	}
 
@@ -225,7 +227,8 @@ func (g *gateway) readOrder(x *requestContext) error {
 
 // okOrder answers an order as its vendor sees it.
 func (x *requestContext) okOrder(order *delivery.Order, quota limits.Quota, err error) error {
-	if x.quota = quota; err != nil {
+	x.quota = quota
+	if err != nil {
 		return err
 	}
 	x.ok(200, order.AppendStatus(x.data(), 0, true, false))
@@ -238,7 +241,8 @@ func (g *gateway) cancelOrder(x *requestContext) error {
 	var request delivery.CancelRequest
 	f := x.form(&request)
 	reason, note, err := request.Check(&f.Faults)
-	if err = cmp.Or(f.malformed, err); err != nil {
+	err = cmp.Or(f.malformed, err)
+	if err != nil {
 		return g.counted(x, err)
 	}
 

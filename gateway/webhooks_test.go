@@ -75,7 +75,8 @@ func TestWebhook_PutBesideARemovalIsARefusalLikeOthers(t *testing.T) {
 		e.tryAdmin("PUT", webhookPath(e.account), `{"url":"https://second.example/"}`),
 		e.tryAdmin("PUT", "/finance/webhook", `{"url":"https://second.example/"}`),
 	} {
-		if want(t, a, 409, "WEBHOOK_BEING_REMOVED", "retryAfterSeconds", 1); a.header.Get("Retry-After") != "1" {
+		want(t, a, 409, "WEBHOOK_BEING_REMOVED", "retryAfterSeconds", 1)
+		if a.header.Get("Retry-After") != "1" {
 			t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
 		}
 	}

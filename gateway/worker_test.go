@@ -18,7 +18,8 @@ func (e *env) owner() *testenv.Owner {
 	e.Helper()
 	if e.worker == nil {
 		var err error
-		if e.worker, err = testenv.NewOwner(e.feeds, e.ledger); err != nil {
+		e.worker, err = testenv.NewOwner(e.feeds, e.ledger)
+		if err != nil {
 			e.Fatal(err)
 		}
 	}
@@ -155,7 +156,8 @@ func (e *env) attempts(n int, outcome func(*partitions.Scheduled) partitions.Att
 		if err != nil {
 			e.Fatal(err)
 		}
-		if made = append(made, sent...); len(sent) == 0 {
+		made = append(made, sent...)
+		if len(sent) == 0 {
 			e.Fatalf("%d of %d events are due", len(made), n)
 		}
 	}

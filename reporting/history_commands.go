@@ -177,7 +177,8 @@ func readScope(s *reconcile.Scope, now time.Time, day, from, to, account string)
 	}
 
 	if err == nil && account != "" {
-		if s.Account, err = delivery.ParseAccountID(account); err != nil {
+		s.Account, err = delivery.ParseAccountID(account)
+		if err != nil {
 			err = fmt.Errorf("--account: %w", err)
 		}
 	}
@@ -518,7 +519,8 @@ func findOrders(ctx context.Context, l *ledger.Ledger, order, account, externalI
 		return []delivery.OrderID{found.ID}, nil
 	}
 
-	if phone, err = delivery.NormalizePhone(phone); err != nil {
+	phone, err = delivery.NormalizePhone(phone)
+	if err != nil {
 		return nil, fmt.Errorf("--phone: %w", err)
 	}
 

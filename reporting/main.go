@@ -155,7 +155,8 @@ func withUncheckedStores(c *cobra.Command, redis, clickHouse bool, work func(ctx
 
 	s := stores{log: settings.Log.Logger(c.ErrOrStderr()), deliver: settings.Deliver, booksKeys: settings.ClickHouse.BooksKeys}
 	if clickHouse {
-		if s.archive, err = archive.Open(settings.ClickHouse); err != nil {
+		s.archive, err = archive.Open(settings.ClickHouse)
+		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.archive.Close()) }()

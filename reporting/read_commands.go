@@ -137,7 +137,8 @@ func (o *reportOptions) run(c *cobra.Command, r *reports.Report) error {
 		return writeFile(o.output, write)
 	})
 
-	switch ended := c.Context().Err() != nil; {
+	ended := c.Context().Err() != nil
+	switch {
 	case err == nil:
 		return nil
 	case ended && o.output != "":
@@ -168,7 +169,8 @@ func explainFlags(err error) error {
 // chooseFormat is the flag's, the file's or the one that suits standard output.
 func (o *reportOptions) chooseFormat(stdout io.Writer) (*reports.Format, error) {
 	shown := o.output == "" && terminal(stdout)
-	switch byExtension, known := reports.FormatOf(filepath.Ext(o.output)); {
+	byExtension, known := reports.FormatOf(filepath.Ext(o.output))
+	switch {
 	case o.format == reports.XLSX.Name && shown:
 		return nil, errors.New("xlsx is not for terminals: give a file with -o")
 	case o.format != "":
@@ -215,7 +217,8 @@ func writeFile(name string, write func(io.Writer) error) error {
 		err = f.Sync()
 	}
 
-	if err = cmp.Or(err, f.Close()); err == nil {
+	err = cmp.Or(err, f.Close())
+	if err == nil {
 		err = os.Rename(f.Name(), name)
 	}
 

@@ -195,7 +195,8 @@ func (s *settings) run(ctx context.Context, log *slog.Logger) error {
 
 	p := &server{Process: process, settings: *s}
 	if s.servesCustomers() {
-		if p.panel, err = newPanel(s, log, p.Registry); err != nil {
+		p.panel, err = newPanel(s, log, p.Registry)
+		if err != nil {
 			return err
 		}
 	}

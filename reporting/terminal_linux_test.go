@@ -29,7 +29,8 @@ func pseudoTerminal(t *testing.T) (keyboard, tty *os.File) {
 
 	var number int
 	if controlErr := raw.Control(func(fd uintptr) {
-		if number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN); err == nil {
+		number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		if err == nil {
 			err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0)
 		}
 	}); controlErr != nil || err != nil {

@@ -28,7 +28,8 @@ func plain(t *testing.T, document any) any {
 	text, isText := document.([]byte)
 	if !isText {
 		var err error
-		if text, err = json.Marshal(document); err != nil {
+		text, err = json.Marshal(document)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

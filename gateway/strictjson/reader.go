@@ -63,7 +63,8 @@ func New(src string) Reader {
 
 // End is the result for the whole text: nil, or a *delivery.Error MALFORMED_REQUEST.
 func (r *Reader) End() error {
-	if r.space(); r.err == nil && r.pos < len(r.src) {
+	r.space()
+	if r.err == nil && r.pos < len(r.src) {
 		r.fail("something follows the JSON value")
 	}
 	return r.err
@@ -139,7 +140,8 @@ func (r *Reader) readRaw() string {
 // Skip reads any value.
 func (r *Reader) Skip() {
 	r.space()
-	switch c := r.peek(); {
+	c := r.peek()
+	switch {
 	case c == '{':
 		r.object(func(string) { r.Skip() })
 	case c == '[':
@@ -162,7 +164,8 @@ func (r *Reader) Skip() {
 // expect is true when a value that begins with c comes next; null is skipped
 // as absent, anything else noted and skipped.
 func (r *Reader) expect(c byte, path, message string) bool {
-	if r.space(); r.peek() == c {
+	r.space()
+	if r.peek() == c {
 		return true
 	}
 	r.mismatch(path, message)
@@ -201,12 +204,14 @@ func (r *Reader) object(each func(key string)) {
 			r.duplicate(key)
 		}
 
-		if r.space(); !r.take(':') {
+		r.space()
+		if !r.take(':') {
 			r.fail("a colon is expected")
 			return
 		}
 
-		if each(key); r.err != nil {
+		each(key)
+		if r.err != nil {
 			return
 		}
 	}
@@ -271,7 +276,8 @@ func (r *Reader) array(each func(index int)) {
 	}
 
 	for i := 0; r.more(']', i == 0); i++ {
-		if each(i); r.err != nil {
+		each(i)
+		if r.err != nil {
 			return
 		}
 	}
@@ -284,7 +290,8 @@ func (r *Reader) enter() bool {
 		return false
 	}
 
-	if r.depth++; r.depth > MaxDepth {
+	r.depth++
+	if r.depth > MaxDepth {
 		r.fail("too many levels of nesting")
 		return false
 	}
@@ -357,7 +364,8 @@ func (r *Reader) text() string {
 
 	start := r.pos
 	for i := start; i < len(r.src); i++ {
-		switch c := r.src[i]; {
+		c := r.src[i]
+		switch {
 		case c == '"':
 			r.pos = i + 1
 			return r.src[start:i]
@@ -384,13 +392,15 @@ func (r *Reader) escapedText(start, escape int) string {
 	out := r.unescaped[:0]
 	out = append(out, r.src[start:escape]...)
 	for r.pos = escape; r.pos < len(r.src); {
-		switch c := r.src[r.pos]; {
+		c := r.src[r.pos]
+		switch {
 		case c == '"':
 			r.pos++
 			r.unescaped = out
 			return string(out)
 		case c == '\\':
-			if out = r.escape(out); r.err != nil {
+			out = r.escape(out)
+			if r.err != nil {
 				return ""
 			}
 		case c < ' ':

@@ -213,7 +213,8 @@ func TestReader_ArrayAtTheRoot(t *testing.T) {
 	}
 
 	r = New(`{}`)
-	if r.RootArray(func(int) { r.Skip() }); r.End() == nil {
+	r.RootArray(func(int) { r.Skip() })
+	if r.End() == nil {
 		t.Error("an object passed for an array")
 	}
 }

@@ -109,7 +109,8 @@ func (a *Authority) Verify(raw []byte, earlier, later time.Time) (subject [16]by
 	v, ok := a.verified.get(raw)
 	if !ok {
 		text := string(raw)
-		if v, err = a.parse(text); err != nil {
+		v, err = a.parse(text)
+		if err != nil {
 			return subject, 0, err
 		}
 		a.verified.put(text, v)

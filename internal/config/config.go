@@ -82,7 +82,8 @@ func decode(source []byte, dst any) (ast.Node, error) {
 func expand(body ast.Node) (err error) {
 	for _, n := range ast.Filter(ast.MappingValueType, body) {
 		pair := n.(*ast.MappingValueNode)
-		if pair.Value, err = expandScalar(pair.Value); err != nil {
+		pair.Value, err = expandScalar(pair.Value)
+		if err != nil {
 			return fmt.Errorf("%s: %w", keyOf(pair), err)
 		}
 	}
@@ -90,7 +91,8 @@ func expand(body ast.Node) (err error) {
 	for _, n := range ast.Filter(ast.SequenceType, body) {
 		list := n.(*ast.SequenceNode)
 		for i := range list.Values {
-			if list.Values[i], err = expandScalar(list.Values[i]); err != nil {
+			list.Values[i], err = expandScalar(list.Values[i])
+			if err != nil {
 				return fmt.Errorf("%s: %w", keyOf(list), err)
 			}
 		}

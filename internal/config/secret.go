@@ -65,7 +65,8 @@ func Secret(name string) (string, error) {
 func SplitList(value string) []string {
 	var each []string
 	for s := range strings.SplitSeq(value, ",") {
-		if s = strings.TrimSpace(s); s != "" {
+		s = strings.TrimSpace(s)
+		if s != "" {
 			each = append(each, s)
 		}
 	}

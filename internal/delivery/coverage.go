@@ -47,7 +47,8 @@ func ParseCoverage(geojson []byte) (*Coverage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("polygon %d: %w", i+1, err)
 		}
-		if vertices += n; vertices > maxCoverageVertices {
+		vertices += n
+		if vertices > maxCoverageVertices {
 			return nil, fmt.Errorf("has more than %d vertices", maxCoverageVertices)
 		}
 

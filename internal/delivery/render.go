@@ -232,11 +232,13 @@ func AppendString(dst []byte, s string) []byte {
 		}
 
 		dst = append(dst, s[:plain]...)
-		if s = s[plain:]; s == "" {
+		s = s[plain:]
+		if s == "" {
 			break
 		}
 
-		switch c := s[0]; {
+		c := s[0]
+		switch {
 		case c >= utf8.RuneSelf:
 			r, size := utf8.DecodeRuneInString(s)
 			dst = utf8.AppendRune(dst, r)

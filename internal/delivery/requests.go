@@ -166,7 +166,8 @@ type CancelRequest struct {
 func (r *CancelRequest) Check(f *Faults) (CancelReason, string, error) {
 	var reason CancelReason
 	if f.present("reason", r.Reason.Set, false) {
-		switch reason = CancelReason(r.Reason.Value); reason {
+		reason = CancelReason(r.Reason.Value)
+		switch reason {
 		case CustomerRequest, CancelStoreRequest, DuplicateOrder, CancelNotReady, OtherCancel:
 		default:
 			f.Invalid("reason", "must be CustomerRequest, StoreRequest, DuplicateOrder, PackageNotReady or Other")

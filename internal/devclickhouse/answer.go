@@ -64,7 +64,8 @@ func contentType(format string) string {
 }
 
 func (a *answer) write(part []byte) error {
-	if a.held = append(a.held, part...); !a.started && len(a.held) <= a.limit {
+	a.held = append(a.held, part...)
+	if !a.started && len(a.held) <= a.limit {
 		return nil
 	}
 	return a.flush()

@@ -179,7 +179,8 @@ func (s *sharedEngine) stop() {
 func database(t testing.TB) (c *child, name string) {
 	t.Helper()
 	shared.once.Do(func() {
-		if shared.dir, shared.err = os.MkdirTemp("", "engine-test-"); shared.err == nil {
+		shared.dir, shared.err = os.MkdirTemp("", "engine-test-")
+		if shared.err == nil {
 			shared.child, shared.err = launch(filepath.Join(shared.dir, "data"))
 		}
 	})

@@ -133,7 +133,8 @@ func (e *execution) insert(head insertHead, data io.Reader) error {
 	}
 
 	pieces := bufio.NewWriterSize(insert, pieceSize)
-	if _, err = io.Copy(pieces, data); err == nil { // a body that was cut off is io.ErrUnexpectedEOF, which is no end
+	_, err = io.Copy(pieces, data)
+	if err == nil { // a body that was cut off is io.ErrUnexpectedEOF, which is no end
 		err = pieces.Flush()
 	}
 
@@ -162,7 +163,8 @@ func (e *execution) answer(sql string, reads bool) error {
 		err = e.conn.Stream(e.marked(sql), e.q.format, e.q.params, a.write)
 	} else {
 		var rows []byte
-		if rows, err = e.conn.Query(e.marked(sql), e.q.format, e.q.params); err == nil {
+		rows, err = e.conn.Query(e.marked(sql), e.q.format, e.q.params)
+		if err == nil {
 			err = a.write(rows)
 		}
 	}

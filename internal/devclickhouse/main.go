@@ -78,7 +78,8 @@ func run(ctx context.Context) (err error) {
 	}
 
 	if config.IsSet("ENGINE_KEY") {
-		if o.key, err = config.Secret("ENGINE_KEY"); err != nil {
+		o.key, err = config.Secret("ENGINE_KEY")
+		if err != nil {
 			return err
 		}
 	}
@@ -119,7 +120,8 @@ func serve(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if o.dataDir, err = filepath.Abs(o.dataDir); err != nil {
+	o.dataDir, err = filepath.Abs(o.dataDir)
+	if err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
 
@@ -163,7 +165,8 @@ func serve(ctx context.Context, o options) error {
 		keeper: keeper, slots: make(chan struct{}, maxQueries), key: o.key,
 		log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
-	if f.identity, err = readIdentity(keeper); err != nil {
+	f.identity, err = readIdentity(keeper)
+	if err != nil {
 		return err
 	}
 
@@ -223,11 +226,13 @@ func openDataDir(dir string) (lock *os.File, err error) {
 	}
 
 	path := filepath.Join(dir, "lock")
-	if lock, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+	lock, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
 		return nil, err
 	}
 
-	if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err != nil {
 		holder, _ := os.ReadFile(path) // without it the message is only less exact
 		err = fmt.Errorf("the data folder is in use: %s, by process %s (%w)", dir, strings.TrimSpace(string(holder)), err)
 	} else {

@@ -70,7 +70,8 @@ func parseInsert(sql string) (head insertHead, ok bool, err error) {
 			return insertHead{text: sql[:l.from], format: "Values", data: l.at}, true, nil
 		case "FORMAT":
 			head.text = sql[:l.from]
-			if head.format = l.next(); !formatName.MatchString(head.format) {
+			head.format = l.next()
+			if !formatName.MatchString(head.format) {
 				return head, false, nil
 			}
 			head.data, err = skipDelimiter(sql, l.at)
@@ -96,7 +97,8 @@ func skipTarget(l *lexer) string {
 			}
 		}
 
-		if token = l.next(); token != "." {
+		token = l.next()
+		if token != "." {
 			return token
 		}
 

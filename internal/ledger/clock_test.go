@@ -46,7 +46,8 @@ func playJumps(tb testing.TB, l *Ledger, draw draws) error {
 	a := &delivery.Account{ID: s.account, Limits: delivery.Limits{Orders: delivery.EndpointLimit{Sustained: limit}}}
 	must(tb, l.Accounts.WriteAccount(tb.Context(), "create", a, ""))
 	for range 150 {
-		switch kind := draw(0, 19); {
+		kind := draw(0, 19)
+		switch {
 		case kind < 14:
 			s.real += int64(draw(0, int(second)))
 		case kind < 16:

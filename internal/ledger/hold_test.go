@@ -166,7 +166,8 @@ func TestSnapshotBody_EndsAtItsMarkAndNowhereElse(t *testing.T) {
 		got, err := io.ReadAll(body)
 		require(t, err == nil && bytes.Equal(got, file), "read %q, %v, want %q", got, err, file)
 		cut := rapid.IntRange(0, max(len(file)-1, 0)).Draw(t, "broken after")
-		if body, err = operations.SnapshotBody(header, pieces(wire[:cut])); err == nil {
+		body, err = operations.SnapshotBody(header, pieces(wire[:cut]))
+		if err == nil {
 			_, err = io.ReadAll(body)
 		}
 

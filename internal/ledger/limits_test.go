@@ -104,7 +104,8 @@ func (m *bruteForce) askWindows(now int64) (opinions []opinion) {
 
 		span := int64(w.Seconds) * second
 		inside := m.since(now - span)
-		switch n := len(inside); {
+		n := len(inside)
+		switch {
 		case n >= w.Count:
 			opinions = append(opinions, opinion{w.Count, w.Seconds, -1, inside[n-w.Count] + span})
 		case n == 0:

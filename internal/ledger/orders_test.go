@@ -190,7 +190,8 @@ func TestJobs_PagesOverEverything(t *testing.T) {
 				require(t, !seen[o.ID], "limit %d: %s is listed twice", limit, o.ID)
 				seen[o.ID] = true
 			}
-			if cursor = next; next == "" {
+			cursor = next
+			if next == "" {
 				break
 			}
 		}
@@ -230,7 +231,8 @@ func (s *env) wantReport(t *testing.T, u delivery.Update, code delivery.Code, ap
 	u.Fleet, u.At = s.fleet.ID, time.Now()
 	_, err := s.Orders.Report(t.Context(), u, u.At)
 	var refusal *delivery.Error
-	if errors.As(err, &refusal); code == "" && err != nil || code != "" && (refusal == nil || refusal.Code != code) {
+	errors.As(err, &refusal)
+	if code == "" && err != nil || code != "" && (refusal == nil || refusal.Code != code) {
 		t.Errorf("%+v: got %v, want %q", u, err, code)
 	}
 
@@ -338,7 +340,8 @@ func TestReport_BoundsWhatIsNoStepForward(t *testing.T) {
 	u := delivery.Update{Order: o.ID, Kind: delivery.KindStatus, Status: delivery.Failed, Failure: delivery.CustomerRefused}
 	swap := delivery.Update{Order: o.ID, Kind: delivery.KindSwap}
 	for n := range int64(orders.MaxSideReports) {
-		if swap.Courier = (delivery.Courier{Name: fmt.Sprint("Courier ", n), Phone: "5551112233", VehicleType: "Car"}); n%2 == 0 {
+		swap.Courier = (delivery.Courier{Name: fmt.Sprint("Courier ", n), Phone: "5551112233", VehicleType: "Car"})
+		if n%2 == 0 {
 			s.wantReport(t, swap, "", 2+n)
 		} else {
 			s.wantReport(t, u, "", 2+n)

@@ -70,7 +70,8 @@ func (s *env) shrink(t *testing.T) (looked int) {
 	t.Helper()
 	for {
 		n := get(s.Orders.Shrink(t.Context(), s.core.PartitionOf(s.account).Number, time.Now().Add(time.Hour)))(t)
-		if looked += n; n == 0 {
+		looked += n
+		if n == 0 {
 			return looked
 		}
 	}

@@ -534,7 +534,8 @@ func (m *meanwhile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 func (m *meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() == m.command {
-			if m.after--; m.after < 0 {
+			m.after--
+			if m.after < 0 {
 				m.once.Do(m.do)
 			}
 		}

@@ -293,7 +293,8 @@ func TestTally_TurnsWithTheHour(t *testing.T) {
 		500001: {Hour: 500001, Delivered: 7},
 	} {
 		got := tally
-		if got.Turn(hour * 3_600_000); got != want {
+		got.Turn(hour * 3_600_000)
+		if got != want {
 			t.Errorf("hour %d: %+v, want %+v", hour, got, want)
 		}
 	}

@@ -171,7 +171,8 @@ func TestStep_WritesTheLogInChunks(t *testing.T) {
 			if got != "" {
 				got += " "
 			}
-			if got += fmt.Sprint(a.Attempt); a.Probes > 0 {
+			got += fmt.Sprint(a.Attempt)
+			if a.Probes > 0 {
 				got += fmt.Sprint("*", a.Probes)
 			}
 		}

@@ -107,7 +107,8 @@ func (l *Listener) leave(from netip.Prefix) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open--
-	if l.byNetwork[from]--; l.byNetwork[from] == 0 {
+	l.byNetwork[from]--
+	if l.byNetwork[from] == 0 {
 		delete(l.byNetwork, from)
 	}
 }

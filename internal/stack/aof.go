@@ -79,7 +79,8 @@ func wholeUntil(file io.Reader) (whole int64, torn bool, err error) {
 		}
 
 		inside = name == "MULTI" || inside && name != "EXEC"
-		if at += length; !inside {
+		at += length
+		if !inside {
 			whole = at
 		}
 	}
@@ -105,7 +106,8 @@ func readCommand(in *bufio.Reader) (length int64, name string, err error) {
 	parts, err := header('*')
 	for i := 0; i < parts && err == nil; i++ {
 		var size, read int
-		if size, err = header('$'); err != nil {
+		size, err = header('$')
+		if err != nil {
 			break
 		}
 

@@ -51,7 +51,8 @@ func NewAuthority(name string) (*Authority, error) {
 
 // sign makes a key and its certificate; the CA's own is signed by itself.
 func (a *Authority) sign(template *x509.Certificate, key **ecdsa.PrivateKey) (der []byte, err error) {
-	if *key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err == nil {
+	*key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err == nil {
 		template.NotBefore = time.Now().Add(-time.Hour)
 		der, err = x509.CreateCertificate(rand.Reader, template, a.certificate, (*key).Public(), a.key)
 	}

@@ -75,7 +75,8 @@ func (d *dataDir) write(name string, content []byte) error {
 	defer func() { _ = os.Remove(fresh.Name()) }() // gone already after the rename
 
 	_, err = fresh.Write(content)
-	if err = errors.Join(err, fresh.Sync(), fresh.Close()); err != nil {
+	err = errors.Join(err, fresh.Sync(), fresh.Close())
+	if err != nil {
 		return err
 	}
 
@@ -123,7 +124,8 @@ func (d *dataDir) redisPasswords() (map[string]string, error) {
 	passwords := map[string]string{}
 	for _, user := range redisUsers {
 		var err error
-		if passwords[user], err = d.key("redis-"+user, hex.EncodeToString(randomKey())); err != nil {
+		passwords[user], err = d.key("redis-"+user, hex.EncodeToString(randomKey()))
+		if err != nil {
 			return nil, fmt.Errorf("password of redis's user %s: %w", user, err)
 		}
 	}

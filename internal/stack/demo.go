@@ -87,7 +87,8 @@ func (s *Stack) seed(ctx context.Context) (err error) {
 	}
 
 	d.BaseURL, d.OpsURL = origin(o.GatewayAddr), origin(o.OpsAddr)
-	if d.AdminKey, err = s.data.adminKey(); err != nil {
+	d.AdminKey, err = s.data.adminKey()
+	if err != nil {
 		return err
 	}
 

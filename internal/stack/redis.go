@@ -92,7 +92,8 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err = r.Start(ctx); err == nil {
+		err = r.Start(ctx)
+		if err == nil {
 			return r, nil
 		}
 
@@ -217,7 +218,8 @@ func (r *Redis) Client() (*redis.Client, error) {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = r.clientTimeout, r.clientTimeout, r.clientTimeout
 	o.ContextTimeoutEnabled = true
 	if r.tls != nil {
-		if o.TLSConfig, err = r.tls.clientConfig(r.Addr); err != nil {
+		o.TLSConfig, err = r.tls.clientConfig(r.Addr)
+		if err != nil {
 			return nil, err
 		}
 	}

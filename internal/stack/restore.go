@@ -35,7 +35,8 @@ func restore(ctx context.Context, o Options, from string, replace bool, drill fu
 	defer s.Stop()
 
 	s.env = o.Env
-	if from, err = filepath.Abs(from); err != nil {
+	from, err = filepath.Abs(from)
+	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 
@@ -75,13 +76,15 @@ func Drill(ctx context.Context, o Options, from string) (err error) {
 	}
 
 	text, err := os.ReadFile(filepath.Join(from, "backup.json"))
-	if err = cmp.Or(err, json.Unmarshal(text, &backup)); err != nil {
+	err = cmp.Or(err, json.Unmarshal(text, &backup))
+	if err != nil {
 		return fmt.Errorf("restore drill: %w", err)
 	}
 	if len(backup.Redis) != 1 || len(backup.Tables) == 0 {
 		return errors.New("restore drill: only a backup of one Redis with its history can be tried by itself")
 	}
-	if o.DataDir, err = os.MkdirTemp("", "restore-drill-"); err != nil {
+	o.DataDir, err = os.MkdirTemp("", "restore-drill-")
+	if err != nil {
 		return fmt.Errorf("restore drill: %w", err)
 	}
 

@@ -96,7 +96,8 @@ func Start(ctx context.Context, o Options) (*Stack, error) {
 		steps = append(steps, s.startClickHouse, s.startReporting)
 	}
 
-	if err = inOrder(ctx, append(steps, s.publish)...); err != nil {
+	err = inOrder(ctx, append(steps, s.publish)...)
+	if err != nil {
 		s.Stop()
 		return nil, err
 	}
@@ -116,7 +117,8 @@ func open(o Options) (*Stack, error) {
 	dead, die := context.WithCancelCause(context.Background())
 	s := &Stack{options: o, dead: dead, died: func(p *Program) { die(p.failure()) }}
 	var err error
-	if s.root, err = ModuleDir(); err != nil {
+	s.root, err = ModuleDir()
+	if err != nil {
 		return nil, err
 	}
 
@@ -268,12 +270,14 @@ func (s *Stack) startRedis(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if o.TLS, err = authority.Issue(s.data.file("keys", "redis-tls"), time.Time{}, "localhost", "127.0.0.1", "::1"); err != nil {
+			o.TLS, err = authority.Issue(s.data.file("keys", "redis-tls"), time.Time{}, "localhost", "127.0.0.1", "::1")
+			if err != nil {
 				return err
 			}
 		}
 
-		if s.Redis, err = StartRedis(ctx, o); err != nil {
+		s.Redis, err = StartRedis(ctx, o)
+		if err != nil {
 			return err
 		}
 

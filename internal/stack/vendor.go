@@ -125,7 +125,8 @@ func (a *APIs) OpenVendors(ctx context.Context, n int, options func(i int) Vendo
 	group.SetLimit(8)
 	for i := range vendors {
 		group.Go(func() (err error) {
-			if vendors[i], err = a.OpenVendor(ctx, options(i)); err != nil {
+			vendors[i], err = a.OpenVendor(ctx, options(i))
+			if err != nil {
 				err = fmt.Errorf("vendor %d: %w", i, err)
 			}
 			return err

@@ -136,7 +136,8 @@ func (a *Answer) Tree() *html.Node {
 	a.T.Helper()
 	if a.tree == nil {
 		var err error
-		if a.tree, err = html.Parse(strings.NewReader(a.Text)); err != nil {
+		a.tree, err = html.Parse(strings.NewReader(a.Text))
+		if err != nil {
 			a.T.Fatal(err)
 		}
 	}

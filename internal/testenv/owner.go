@@ -40,7 +40,8 @@ func Step(ctx context.Context, l *ledger.Ledger, partition int, f func(*partitio
 		step := l.Ownership.Step(partition, token)
 		step.Token.Epoch++
 		f(step)
-		if err = l.Ownership.Advance(ctx, []*partitions.Step{step})[0]; !errors.Is(err, partitions.ErrNotOwner) && !errors.Is(err, ledger.ErrConflict) {
+		err = l.Ownership.Advance(ctx, []*partitions.Step{step})[0]
+		if !errors.Is(err, partitions.ErrNotOwner) && !errors.Is(err, ledger.ErrConflict) {
 			return err
 		}
 	}
@@ -103,7 +104,8 @@ func (o *Owner) take(ctx context.Context, in *partitions.Inbox) error {
 	owned.From, owned.Notes = cmp.Or(in.Events, owned.From), cmp.Or(in.Note, owned.Notes)
 	var unread error
 	err := Step(ctx, o.ledger, in.Partition, func(step *partitions.Step) {
-		if unread = o.ledger.Ownership.ReadOrders(ctx, []*partitions.Wanted{w}); unread != nil {
+		unread = o.ledger.Ownership.ReadOrders(ctx, []*partitions.Wanted{w})
+		if unread != nil {
 			return
 		}
 		o.write(step, in, w, update)
@@ -121,7 +123,8 @@ func (o *Owner) write(step *partitions.Step, in *partitions.Inbox, w *partitions
 	}
 
 	for _, order := range w.Orders {
-		switch decision := delivery.Decide(order, *u, time.Now()); decision.Action {
+		decision := delivery.Decide(order, *u, time.Now())
+		switch decision.Action {
 		case delivery.Move, delivery.Swap, delivery.Revise:
 			step.Change(order, decision.Changes)
 		case delivery.Illegal:

@@ -22,7 +22,8 @@ type Outcome = func(*partitions.Scheduled) partitions.AttemptRecord
 // that are due, at most so many. It returns these in the order in which they were sent. An endpoint whose breaker is
 // open, or that recovers, is sent one, due or not. No breaker opens by itself.
 func (o *Owner) Send(ctx context.Context, most int, outcome Outcome) (sent []*partitions.Scheduled, err error) {
-	if err = o.drain(ctx); err != nil {
+	err = o.drain(ctx)
+	if err != nil {
 		return nil, err
 	}
 
@@ -42,7 +43,8 @@ func (o *Owner) Send(ctx context.Context, most int, outcome Outcome) (sent []*pa
 
 		facts, unread := o.ledger.Ownership.EndpointFacts(ctx, endpoints)
 		events, unlisted := o.ledger.Ownership.Scheduled(ctx, queries)
-		if err = errors.Join(err, unread, unlisted); err != nil {
+		err = errors.Join(err, unread, unlisted)
+		if err != nil {
 			return nil, err
 		}
 

@@ -86,7 +86,8 @@ var (
 // "017700000001", "2130706433"). Whether an address is public, PublicAddress says.
 func ParseHost(host string) (name string, address netip.Addr, err error) {
 	if strings.Contains(host, ":") {
-		if address, err = netip.ParseAddr(host); err != nil {
+		address, err = netip.ParseAddr(host)
+		if err != nil {
 			return "", netip.Addr{}, errHostName
 		}
 		return "", address, nil
@@ -95,7 +96,8 @@ func ParseHost(host string) (name string, address netip.Addr, err error) {
 	name = strings.ToLower(host)
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		// Full-width digits, ideographic dots and capitals, as a browser looks them up.
-		if name, err = idna.Lookup.ToASCII(host); err != nil {
+		name, err = idna.Lookup.ToASCII(host)
+		if err != nil {
 			return "", netip.Addr{}, errHostName
 		}
 	}

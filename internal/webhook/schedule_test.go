@@ -58,7 +58,8 @@ func TestNext_AtTheEdges(t *testing.T) {
 		"more than all attempts used":         {99, occurred.Add(time.Hour), 0, 0, time.Time{}},
 	} {
 		at, ok := Next(c.attempt, occurred, c.now, c.retryAfter, c.random)
-		if at = at.Round(time.Millisecond); ok == c.want.IsZero() || !at.Equal(c.want) {
+		at = at.Round(time.Millisecond)
+		if ok == c.want.IsZero() || !at.Equal(c.want) {
 			t.Errorf("%s: got %v, %v, want %v", name, at, ok, c.want)
 		}
 	}

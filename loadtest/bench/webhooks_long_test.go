@@ -161,7 +161,8 @@ func TestTurn_LeavesOutWhatOthersDisturbed(t *testing.T) {
 	if err != nil || harness.Quantile(got.waits, 1) != 2 || len(got.waits) != 96 {
 		t.Errorf("%v of %d, %v", got.leftOut, len(got.waits), err)
 	}
-	if got, err = newTurn(receipts, nil); err != nil || len(got.waits) != 100 || got.leftOut != 0 || got.p99() != 90 {
+	got, err = newTurn(receipts, nil)
+	if err != nil || len(got.waits) != 100 || got.leftOut != 0 || got.p99() != 90 {
 		t.Errorf("calm: %v, %v", got, err)
 	}
 
@@ -170,10 +171,12 @@ func TestTurn_LeavesOutWhatOthersDisturbed(t *testing.T) {
 		always = append(always, start.Add(time.Duration(i)*100*time.Millisecond))
 	}
 
-	if got, err = newTurn(receipts, always); err != nil || len(got.waits) != 100 || got.leftOut != 1 {
+	got, err = newTurn(receipts, always)
+	if err != nil || len(got.waits) != 100 || got.leftOut != 1 {
 		t.Errorf("all disturbed: %v, %v", got, err)
 	}
-	if _, err = newTurn(nil, nil); err == nil {
+	_, err = newTurn(nil, nil)
+	if err == nil {
 		t.Error("nothing was received, and that is no error")
 	}
 }

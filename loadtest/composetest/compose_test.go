@@ -74,7 +74,8 @@ func (d *docker) run(ctx context.Context) (err error) {
 	if os.Getuid() != 0 {
 		return errors.New("a Docker daemon needs root")
 	}
-	if d.module, err = stack.ModuleDir(); err != nil {
+	d.module, err = stack.ModuleDir()
+	if err != nil {
 		return err
 	}
 
@@ -224,7 +225,8 @@ func (s *story) up(ctx context.Context) error {
 		default:
 		}
 
-		if all, err = s.containers(ctx); err != nil {
+		all, err = s.containers(ctx)
+		if err != nil {
 			return false, err
 		}
 
@@ -267,7 +269,8 @@ func (s *story) open(ctx context.Context) error {
 		return err
 	}
 
-	if s.apis, err = s.demo.Connect(ctx, client.New("", 16)); err != nil {
+	s.apis, err = s.demo.Connect(ctx, client.New("", 16))
+	if err != nil {
 		return err
 	}
 
@@ -396,7 +399,8 @@ func (s *story) walk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if v.WebhookSecret, err = v.SetWebhook(ctx, "http://"+receiverAddr+"/walk"); err != nil {
+	v.WebhookSecret, err = v.SetWebhook(ctx, "http://"+receiverAddr+"/walk")
+	if err != nil {
 		return err
 	}
 
@@ -433,7 +437,8 @@ func (s *story) day(ctx context.Context) error {
 
 	demo := s.demo
 	demo.Account = v.DemoAccount
-	if demo.Webhook.Secret, err = v.SetWebhook(ctx, "http://"+receiverAddr+"/day"); err != nil {
+	demo.Webhook.Secret, err = v.SetWebhook(ctx, "http://"+receiverAddr+"/day")
+	if err != nil {
 		return err
 	}
 
@@ -536,7 +541,8 @@ func (s *story) operate(ctx context.Context) error {
 
 // kills ends the first process of a container as a crash does: Docker starts it again.
 func (s *story) kills(ctx context.Context) (err error) {
-	if s.load, err = openLoad(ctx, s.apis, s.mux); err != nil {
+	s.load, err = openLoad(ctx, s.apis, s.mux)
+	if err != nil {
 		return err
 	}
 

@@ -277,7 +277,8 @@ func (d *docker) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if d.project, err = options.LoadProject(ctx); err != nil {
+	d.project, err = options.LoadProject(ctx)
+	if err != nil {
 		return err
 	}
 
@@ -472,7 +473,8 @@ func (d *docker) containers(ctx context.Context) (map[string]*container, error) 
 	all := map[string]*container{}
 	for _, entry := range list {
 		c := &container{Service: entry.Labels["com.docker.compose.service"]}
-		switch err := d.api(ctx, "/containers/"+entry.ID+"/json", c); {
+		err := d.api(ctx, "/containers/"+entry.ID+"/json", c)
+		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
 			return nil, err

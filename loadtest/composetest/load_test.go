@@ -83,12 +83,14 @@ func listenIn(pid int) (listener net.Listener, err error) {
 		defer close(done)
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 		var network *os.File
-		if network, err = os.Open(fmt.Sprintf("/proc/%d/ns/net", pid)); err != nil {
+		network, err = os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+		if err != nil {
 			return
 		}
 
 		defer network.Close()
-		if err = unix.Setns(int(network.Fd()), unix.CLONE_NEWNET); err == nil {
+		err = unix.Setns(int(network.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
 			listener, err = net.Listen("tcp", receiverAddr)
 		}
 	}()
@@ -137,7 +139,8 @@ func openLoad(ctx context.Context, apis *stack.APIs, mux *http.ServeMux) (*load,
 		if err != nil {
 			return nil, err
 		}
-		if l.hooks[v], err = receiver.New(receiver.Options{Secrets: []string{v.WebhookSecret}}); err != nil {
+		l.hooks[v], err = receiver.New(receiver.Options{Secrets: []string{v.WebhookSecret}})
+		if err != nil {
 			return nil, err
 		}
 
@@ -205,7 +208,8 @@ func (l *load) create(ctx context.Context, v *stack.Vendor) error {
 
 		wait := 100 * time.Millisecond
 		if err == nil {
-			if err = a.Err(); a.Code != "SERVICE_UNAVAILABLE" {
+			err = a.Err()
+			if a.Code != "SERVICE_UNAVAILABLE" {
 				return fmt.Errorf("order %s: %w", o.key, err)
 			}
 			wait = max(wait, min(a.RetryAfter(), time.Second))

@@ -496,7 +496,8 @@ func (in *injection) cutAOF(ctx context.Context) error {
 func (in *injection) command(ctx context.Context, args ...string) (reply string, err error) {
 	err = retry(ctx, startTimeout, func() error {
 		server := draw(in.random, in.redisServers())
-		if reply, err = server.Command(ctx, args...); err != nil {
+		reply, err = server.Command(ctx, args...)
+		if err != nil {
 			err = fmt.Errorf("%s: %w", args[0], err)
 		}
 		return err

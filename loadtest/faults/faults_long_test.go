@@ -183,7 +183,8 @@ func TestVendorClient_KeepsItsConnectionAndSendsOnce(t *testing.T) {
 
 	var requests, connections atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if requests.Add(1); r.URL.Path == "/break" {
+		requests.Add(1)
+		if r.URL.Path == "/break" {
 			panic(http.ErrAbortHandler)
 		}
 		_, _ = io.WriteString(w, "{}")

@@ -114,7 +114,8 @@ func parse(args []string) (options, error) {
 		o.addFlags(flags)
 	}
 
-	switch err := flags.Parse(args); {
+	err := flags.Parse(args)
+	switch {
 	case err != nil:
 		return o, err
 	case flags.NArg() > 0:

@@ -16,7 +16,8 @@ import (
 // addReplica starts a server without data that follows the master, and returns when it has all of it.
 func (s *system) addReplica(ctx context.Context) (err error) {
 	if s.master == nil {
-		if s.master, err = failpoint.NewProxy(s.redis.Addr); err != nil {
+		s.master, err = failpoint.NewProxy(s.redis.Addr)
+		if err != nil {
 			return err
 		}
 		s.ends = append(s.ends, s.master.Refuse)

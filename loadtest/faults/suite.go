@@ -91,7 +91,8 @@ func playAll(ctx context.Context, o options, out io.Writer) (*result, error) {
 	if err != nil {
 		return &s.result, err
 	}
-	if s.dir, err = o.dataFolder(); err != nil {
+	s.dir, err = o.dataFolder()
+	if err != nil {
 		return &s.result, err
 	}
 
@@ -208,7 +209,8 @@ func (s *suite) draw(number int, chosen []fault) *round {
 		}
 	}
 
-	if r.workers = s.options.workers; r.workers == 0 {
+	r.workers = s.options.workers
+	if r.workers == 0 {
 		r.workers = 1 + r.dice(3).IntN(maxWorkers)
 	}
 
@@ -237,7 +239,8 @@ func (s *suite) play(ctx context.Context, r *round) (err error) {
 	if err := s.system.heal(ctx, r.workers); err != nil {
 		return err
 	}
-	if r.vendors, err = s.system.newVendors(ctx, r.number, accounts, r.dice(1)); err != nil {
+	r.vendors, err = s.system.newVendors(ctx, r.number, accounts, r.dice(1))
+	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
 	if err := s.disturb(ctx, r); err != nil {

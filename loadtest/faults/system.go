@@ -115,7 +115,8 @@ func (s *system) addSpares(ctx context.Context) error {
 
 // startRedis starts a Redis whose disk and clock can be disturbed. redis/ is for a stack's own.
 func (s *system) startRedis(ctx context.Context, dir string, users *stack.Users, extra ...string) (err error) {
-	if s.disk, err = failpoint.NewShim(ctx, filepath.Join(dir, "shim")); err != nil {
+	s.disk, err = failpoint.NewShim(ctx, filepath.Join(dir, "shim"))
+	if err != nil {
 		return err
 	}
 
@@ -143,7 +144,8 @@ func (s *system) startPrograms(ctx context.Context, o stack.Options) (err error)
 		o.RedisURL = s.redis.URL
 	}
 
-	if s.Stack, err = stack.Start(ctx, o); err != nil {
+	s.Stack, err = stack.Start(ctx, o)
+	if err != nil {
 		return err
 	}
 

@@ -47,7 +47,8 @@ func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand
 		v := &vendor{limits: delivery.DefaultLimits(), inbox: validate.NewInbox()}
 		// It stays open: a consumer group that is destroyed rounds later has the vendors' notices sent again.
 		s.ends = append(s.ends, v.inbox.Close)
-		if v.door, err = failpoint.NewProxy(v.inbox.Listener.Addr().String()); err != nil {
+		v.door, err = failpoint.NewProxy(v.inbox.Listener.Addr().String())
+		if err != nil {
 			return vendors, err
 		}
 
@@ -58,13 +59,15 @@ func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand
 			low := map[string]any{"orders": stack.Limit(8+random.IntN(8), 5, 4+random.IntN(3), 2),
 				"cancel": stack.Limit(3, 4), "orderStatus": stack.Limit(5, 3)}
 			text, err := json.Marshal(low)
-			if err = errors.Join(err, json.Unmarshal(text, &v.limits)); err != nil {
+			err = errors.Join(err, json.Unmarshal(text, &v.limits))
+			if err != nil {
 				return vendors, err
 			}
 			options.Limits = low
 		}
 
-		if v.Vendor, err = s.apis.OpenVendor(ctx, options); err != nil {
+		v.Vendor, err = s.apis.OpenVendor(ctx, options)
+		if err != nil {
 			return vendors, err
 		}
 

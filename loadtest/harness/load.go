@@ -152,7 +152,8 @@ func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, sta
 				all.Sent += int64(len(request))
 				all.Received += int64(a.Size)
 				if a.Status != l.Want {
-					if all.Unexpected++; all.Unexpected == 1 {
+					all.Unexpected++
+					if all.Unexpected == 1 {
 						all.Sample = fmt.Sprintf("%d %.300s", a.Status, a.Body)
 					}
 				}

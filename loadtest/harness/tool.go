@@ -90,7 +90,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 // which is kept and printed with keep and after an error, but not after an interrupt.
 func WithSystem(ctx context.Context, out io.Writer, keep bool, o stack.Options, use func(context.Context, *System) error) (err error) {
 	if o.DataDir == "" {
-		if o.DataDir, err = os.MkdirTemp("", "vendor-"); err != nil {
+		o.DataDir, err = os.MkdirTemp("", "vendor-")
+		if err != nil {
 			return err
 		}
 
@@ -111,12 +112,14 @@ func WithSystem(ctx context.Context, out io.Writer, keep bool, o stack.Options, 
 	defer stop()
 
 	s.HooksURL, o.WebhookURL = url, url+"/"
-	if s.Stack, err = stack.Start(ctx, o); err != nil {
+	s.Stack, err = stack.Start(ctx, o)
+	if err != nil {
 		return err
 	}
 
 	defer s.Stop()
-	if s.APIs, err = s.Demo.Connect(ctx, client.New("", 16)); err != nil {
+	s.APIs, err = s.Demo.Connect(ctx, client.New("", 16))
+	if err != nil {
 		return err
 	}
 

@@ -143,7 +143,8 @@ func Read(secrets []string, header http.Header, body []byte, now time.Time) (e E
 	if err := snippets.Verify(secrets, header, body, now); err != nil {
 		return e, http.StatusUnauthorized, err
 	}
-	if e, err = parse(header, body); err != nil {
+	e, err = parse(header, body)
+	if err != nil {
 		return e, http.StatusBadRequest, err
 	}
 	return e, http.StatusNoContent, nil

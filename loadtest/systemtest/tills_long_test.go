@@ -135,7 +135,8 @@ func (c *tills) order(t *testing.T, i, n int) {
 	// A read whose answer was lost has used up the order's ten seconds.
 	c.record(o, "reading", c.call(t, i+n+1, http.MethodGet, "/orders/"+o.orderID, nil), "RATE_LIMITED")
 	if cancels {
-		if o.cancelled = c.record(o, "cancelling", c.call(t, i+n, http.MethodPost, "/orders/"+o.orderID+"/cancel", []byte("{}"))); o.cancelled {
+		o.cancelled = c.record(o, "cancelling", c.call(t, i+n, http.MethodPost, "/orders/"+o.orderID+"/cancel", []byte("{}")))
+		if o.cancelled {
 			o.acked = time.Now()
 		}
 	}

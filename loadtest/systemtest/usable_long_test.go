@@ -23,7 +23,8 @@ var usable string
 func check[T any](p *Page, function string) (value T) {
 	p.t.Helper()
 	p.poll(function, func() (ok bool, err error) {
-		if err = p.bringAxe(); err == nil {
+		err = p.bringAxe()
+		if err == nil {
 			value, err = browser.Evaluate[T](p.Tab, strings.TrimSpace(usable)+"."+function)
 		}
 		return err == nil, err

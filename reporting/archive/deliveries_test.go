@@ -37,18 +37,21 @@ func TestDeliverySets_TheLatestRowCounts(t *testing.T) {
 	if found == nil || !sameSet(*found, delivered) {
 		t.Errorf("found: %+v", found)
 	}
-	if found, err = a.DeliverySet(t.Context(), "erp", "b"); found != nil || err != nil {
+	found, err = a.DeliverySet(t.Context(), "erp", "b")
+	if found != nil || err != nil {
 		t.Errorf("found: %+v, %v", found, err)
 	}
 
 	// Whoever can write to ClickHouse can make up any number of sets, and must not fill the memory of who reads them.
 	noError(t, a.exec(t.Context(), "INSERT INTO delivery_sets (target, name) SELECT 'made up', toString(number) FROM numbers(99998)"))
-	if all, err = a.DeliverySets(t.Context()); len(all) != 100_000 || err != nil {
+	all, err = a.DeliverySets(t.Context())
+	if len(all) != 100_000 || err != nil {
 		t.Errorf("%d of 100,000 sets: %v", len(all), err)
 	}
 
 	noError(t, a.exec(t.Context(), "INSERT INTO delivery_sets (target, name) VALUES ('made up', 'one more')"))
-	if all, err = a.DeliverySets(t.Context()); len(all) > 0 || err == nil {
+	all, err = a.DeliverySets(t.Context())
+	if len(all) > 0 || err == nil {
 		t.Errorf("%d of 100,001 sets: %v", len(all), err)
 	}
 }

@@ -31,7 +31,8 @@ func TestStored_ClickHouseKilledWhileReading(t *testing.T) {
 	noError(t, a.Insert(t.Context(), b))
 	n := 0
 	err := a.Stored(t.Context(), Selection{From: noon, To: noon}, func(*Stored) error {
-		if n++; n == 10 {
+		n++
+		if n == 10 {
 			e.Kill(t)
 		}
 		return nil

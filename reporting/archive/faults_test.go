@@ -32,7 +32,8 @@ func TestArchive_ContextEnds(t *testing.T) {
 	defer cancel()
 	n := 0
 	err = a.Each(ctx, "SELECT repeat('x', 10000), sleepEachRow(0.001) FROM numbers(1000000) SETTINGS max_block_size = 100", func(driver.Rows) error {
-		if n++; n == 5 {
+		n++
+		if n == 5 {
 			cancel()
 		}
 		return nil

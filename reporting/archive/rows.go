@@ -138,7 +138,8 @@ func OrderOf(o *delivery.Order, s *delivery.Store) Order {
 	}
 
 	for i := range o.Changes { // a status is reached once at most; skipped steps have changes of their own
-		switch c := &o.Changes[i]; {
+		c := &o.Changes[i]
+		switch {
 		case c.Kind != delivery.StatusReached:
 		case c.Status == delivery.Assigned:
 			row.AssignedAt = c.At
@@ -395,7 +396,8 @@ func gather[F, V any](c *column, field reflect.Value, n int, convert func(F) (va
 
 	return all, func(i int) (err error) {
 		var set bool
-		if values[i], set, err = convert(*from); set && c.nullable {
+		values[i], set, err = convert(*from)
+		if set && c.nullable {
 			pointers[i] = &values[i]
 		}
 		return err
@@ -405,7 +407,8 @@ func gather[F, V any](c *column, field reflect.Value, n int, convert func(F) (va
 func unchanged[V any](value V) (V, bool, error) { return value, true, nil }
 
 func narrow[V uint16 | uint32](wide int) (n V, set bool, err error) {
-	if n = V(wide); int(n) != wide {
+	n = V(wide)
+	if int(n) != wide {
 		err = fmt.Errorf("is %d: %T cannot hold it", wide, n)
 	}
 	return n, true, err

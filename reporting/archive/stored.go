@@ -224,7 +224,8 @@ func (s *Stored) Differences(want *Order, events []Event) (found []string) {
 
 	row, err := orders.values(reflect.ValueOf([]Order{*want}))
 	rows, other := orderEvents.values(reflect.ValueOf(events))
-	if err = errors.Join(err, other); err != nil { // a value that ClickHouse cannot hold differs from all that it can
+	err = errors.Join(err, other)
+	if err != nil { // a value that ClickHouse cannot hold differs from all that it can
 		return []string{err.Error()}
 	}
 

@@ -111,7 +111,8 @@ func (i *Identity) BySession() bool { return i.session != "" }
 // Authenticate finds out who asks, by the bearer token if one was sent, else by the
 // session. TOKEN_INVALID, or ErrUnavailable while sessions cannot be read.
 func (g *Gate) Authenticate(r *http.Request) (Identity, error) {
-	switch sent := r.Header.Values("Authorization"); len(sent) {
+	sent := r.Header.Values("Authorization")
+	switch len(sent) {
 	case 0:
 		return g.authenticateSession(r)
 	case 1:
@@ -243,7 +244,8 @@ func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
 }
 
 func (g *Gate) reject(w http.ResponseWriter, r *http.Request, err error) {
-	switch code := delivery.CodeOf(err); {
+	code := delivery.CodeOf(err)
+	switch {
 	case !WantsPage(r):
 		Refuse(w, r, g.log, err)
 	case code == delivery.CodeTokenInvalid:

@@ -71,7 +71,8 @@ func (g *Gate) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 
 	g.record(a, err)
-	switch code := delivery.CodeOf(err); {
+	code := delivery.CodeOf(err)
+	switch {
 	case err == nil:
 		http.Redirect(w, r, localPath(next), http.StatusSeeOther)
 	case code == delivery.CodeInvalidCredentials || code == delivery.CodeRateLimited || code == delivery.CodeServiceUnavailable:
@@ -88,7 +89,8 @@ func (g *Gate) verify(r *http.Request, a *attempt, password string) (*User, erro
 	device := g.device(r, user)
 	a.known = device != "" && g.ledger.Sessions.CountKnownSignIn(ctx, a.user, device) == nil
 	if !a.known {
-		switch err := g.ledger.Sessions.CountSignIn(ctx, a.user, a.address); {
+		err := g.ledger.Sessions.CountSignIn(ctx, a.user, a.address)
+		switch {
 		case delivery.CodeOf(err) == delivery.CodeRateLimited:
 			a.many = err
 		case err != nil:
@@ -96,7 +98,8 @@ func (g *Gate) verify(r *http.Request, a *attempt, password string) (*User, erro
 		}
 	}
 
-	switch fits, err := g.checks.fits(ctx, a, user, password); {
+	fits, err := g.checks.fits(ctx, a, user, password)
+	switch {
 	case err != nil:
 		return nil, err
 	case !fits:

@@ -438,7 +438,8 @@ func TestTurns_GoToWhoWaitsAlone(t *testing.T) {
 		synctest.Wait()
 		leave()
 		all.Wait()
-		if queue.give(); queue.free != 1 || len(queue.waiting) != 0 {
+		queue.give()
+		if queue.free != 1 || len(queue.waiting) != 0 {
 			t.Errorf("%d turns, %d wait", queue.free, len(queue.waiting))
 		}
 	})
@@ -595,7 +596,8 @@ func TestPages_SpeakTheBrowsersLanguage(t *testing.T) {
 		b.Get("/login?next=" + url.QueryEscape("/"+markup)),
 		b.Post("/login", url.Values{"user": {markup}, "password": {"x"}, "next": {"/" + markup}}),
 	} {
-		if a.Harmless(); !strings.Contains(a.Text, "&lt;script&gt;") {
+		a.Harmless()
+		if !strings.Contains(a.Text, "&lt;script&gt;") {
 			t.Errorf("%s", a.Text)
 		}
 	}

@@ -40,7 +40,8 @@ type People struct {
 // FromEnvironment reads both lists, of which one may be missing. Errors name variable and
 // line, and show nothing of a secret.
 func FromEnvironment() (p People, err error) {
-	if p.Users, err = readList(UsersVariable, ParseUsers); err == nil {
+	p.Users, err = readList(UsersVariable, ParseUsers)
+	if err == nil {
 		p.Tokens, err = readList(TokensVariable, ParseTokens)
 	}
 	if err == nil && len(p.Users)+len(p.Tokens) == 0 {
@@ -54,7 +55,8 @@ func readList[T any](variable string, parse func(string) ([]T, error)) (list []T
 	if err != nil || text == "" {
 		return nil, err
 	}
-	if list, err = parse(text); err != nil {
+	list, err = parse(text)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", variable, err)
 	}
 	return list, nil
@@ -73,7 +75,8 @@ func parseLines(text string, add func(name string, roles Roles, secret string) e
 
 		parts := strings.SplitN(line, ":", 3)
 		name, err := parts[0], checkName(parts[0])
-		switch before, repeated := seen[name]; {
+		before, repeated := seen[name]
+		switch {
 		case len(seen) == maxLines:
 			err = fmt.Errorf("at most %d are taken", maxLines)
 		case len(parts) < 3:
@@ -82,7 +85,8 @@ func parseLines(text string, add func(name string, roles Roles, secret string) e
 			err = fmt.Errorf("%q is in line %d already", name, before)
 		case err == nil:
 			var roles Roles
-			if roles, err = ParseRoles(parts[1]); err == nil {
+			roles, err = ParseRoles(parts[1])
+			if err == nil {
 				err = add(name, roles, parts[2])
 			}
 			if err != nil {

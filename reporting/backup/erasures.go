@@ -84,7 +84,8 @@ func FindErasures(ctx context.Context, l *ledger.Ledger, path string) (list stri
 
 	if list == "" && err == nil {
 		fresh := rand.Text()
-		if err = addTo(path, []byte("list "+fresh+"\n")); err == nil {
+		err = addTo(path, []byte("list "+fresh+"\n"))
+		if err == nil {
 			list, err = l.Backup.ErasureList(ctx, fresh)
 			_, lists, _ = ReadErasures(path) // another's that came at once may have become it
 		}

@@ -106,7 +106,8 @@ func Make(ctx context.Context, l *ledger.Ledger, a *archive.Archive, o Options) 
 // uploaded: then the first erasure does. A list that cannot be read is no reason to make no backup.
 func (m *Manifest) nameErasures(ctx context.Context, l *ledger.Ledger, o *Options) (err error) {
 	there := false
-	if m.Erasures, err = l.Backup.ErasureList(ctx, ""); err == nil && !o.uploaded {
+	m.Erasures, err = l.Backup.ErasureList(ctx, "")
+	if err == nil && !o.uploaded {
 		m.Erasures, there, err = FindErasures(ctx, l, ErasuresBeside(o.To))
 	}
 
@@ -123,7 +124,8 @@ func (m *Manifest) nameErasures(ctx context.Context, l *ledger.Ledger, o *Option
 }
 
 func (m *Manifest) copyBoth(ctx context.Context, l *ledger.Ledger, a *archive.Archive, dir string, progress func(string)) (err error) {
-	if m.Hold, err = l.Backup.Hold(ctx, m.ID, m.Began); err != nil {
+	m.Hold, err = l.Backup.Hold(ctx, m.ID, m.Began)
+	if err != nil {
 		return err
 	}
 

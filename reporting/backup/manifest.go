@@ -277,7 +277,8 @@ func create(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	if err = write(f); err != nil {
+	err = write(f)
+	if err != nil {
 		return errors.Join(err, f.Close(), os.Remove(path))
 	}
 

@@ -79,7 +79,8 @@ func (p *Place) Take(ctx context.Context, l *ledger.Ledger, a *archive.Archive, 
 	}
 
 	if p.s3 != nil {
-		if err = p.upload(ctx, m, name, o.Progress); err != nil {
+		err = p.upload(ctx, m, name, o.Progress)
+		if err != nil {
 			return nil, err
 		}
 		err = (&Place{dir: p.dir}).prune(ctx, name, 1, o.Progress)
@@ -154,7 +155,8 @@ func (p *Place) list(ctx context.Context) (whole, gone []string, err error) {
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		switch began, foreign := time.Parse(nameForm, strings.TrimSuffix(name, partialSuffix)); {
+		began, foreign := time.Parse(nameForm, strings.TrimSuffix(name, partialSuffix))
+		switch {
 		case foreign != nil: // it may be nobody's to look into, as lost+found is
 		case unknown[name] != nil:
 			err = errors.Join(err, unknown[name])

@@ -267,7 +267,8 @@ func TestRepeat_BeginsWhenDueAndAgainAfterAFailure(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p.Repeat(ctx, 24*time.Hour, func(context.Context) error {
 			at = append(at, time.Since(began).String())
-			switch tries++; tries {
+			tries++
+			switch tries {
 			case 1, 2:
 				return errors.New("Redis is unavailable")
 			case 5:

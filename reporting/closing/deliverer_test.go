@@ -292,7 +292,8 @@ func TestDeliverer_DeliversEachSetOnce(t *testing.T) {
 	}
 
 	b.put(t, "2025-10-closing-000002/order-ledger.csv", "x")
-	if wrong, err = e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target}); err != nil || len(wrong) != 1 || !strings.Contains(wrong[0], "order-ledger.csv") {
+	wrong, err = e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target})
+	if err != nil || len(wrong) != 1 || !strings.Contains(wrong[0], "order-ledger.csv") {
 		t.Error(wrong, err)
 	}
 
@@ -301,7 +302,8 @@ func TestDeliverer_DeliversEachSetOnce(t *testing.T) {
 		return true
 	}))
 
-	if wrong, err = e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target}); err != nil || len(wrong) != 2 || !strings.Contains(wrong[1], "sealed is "+l.Entries[2].Seal[:12]) {
+	wrong, err = e.books.CheckDelivered(t.Context(), []*deliver.Target{b.target})
+	if err != nil || len(wrong) != 2 || !strings.Contains(wrong[1], "sealed is "+l.Entries[2].Seal[:12]) {
 		t.Error(wrong, err)
 	}
 }
@@ -362,7 +364,8 @@ func TestDeliverer_BoundsWhatItCatchesUpOn(t *testing.T) {
 	if len(due) != mostDays || due[mostDays-1].Name != "2025-10-31-daily" || due[0].Name != "2024-10-01-daily" {
 		t.Errorf("%d are due, %s to %s", len(due), due[0].Name, due[len(due)-1].Name)
 	}
-	if due = q.dueDays(nil); len(due) != 1 || !due[0].DueAt.Equal(month("2025-11").Add(7*time.Hour)) {
+	due = q.dueDays(nil)
+	if len(due) != 1 || !due[0].DueAt.Equal(month("2025-11").Add(7*time.Hour)) {
 		t.Errorf("of a new target are due: %+v", due)
 	}
 }
@@ -462,7 +465,8 @@ func TestDeliverer_GoesOnPastWhatCannotSucceed(t *testing.T) {
 	e.clock = e.clock.Add(time.Hour)
 	testenv.Must(t, d.queues[0].once(t.Context())) // it is not announced yet
 	wantSets(t, b, all...)
-	if row, err = e.books.archive.DeliverySet(t.Context(), "erp", all[0]); err != nil || row.Error != "" {
+	row, err = e.books.archive.DeliverySet(t.Context(), "erp", all[0])
+	if err != nil || row.Error != "" {
 		t.Errorf("%+v, %v", row, err)
 	}
 }
@@ -938,7 +942,8 @@ func TestFolders_AreNumbered(t *testing.T) {
 	name := "2025-11-02-daily"
 	folder := name
 	for _, want := range []string{name + "-2", name + "-3"} {
-		if folder = nextFolder(name, folder); folder != want {
+		folder = nextFolder(name, folder)
+		if folder != want {
 			t.Errorf("%s, want %s", folder, want)
 		}
 	}

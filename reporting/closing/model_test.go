@@ -110,7 +110,8 @@ func (m *model) last(id delivery.OrderID) (*archive.Order, int) {
 	var o *archive.Order
 	entry := 0
 	for i := range m.lines {
-		switch l := &m.lines[i]; {
+		l := &m.lines[i]
+		switch {
 		case l.order.ID != id:
 		case l.sign > 0:
 			o, entry = &l.order, l.entry
@@ -249,7 +250,8 @@ func (q *query) about(o *archive.Order) bool {
 func (q *query) params(basis reports.Basis) reports.Params {
 	p := reports.Params{Account: q.account, Fleet: q.fleet, Store: q.store, Basis: basis}
 	var err error
-	if p.From, err = reports.ParseDay(q.from); err == nil {
+	p.From, err = reports.ParseDay(q.from)
+	if err == nil {
 		p.To, err = reports.ParseDay(q.to)
 	}
 

@@ -685,7 +685,8 @@ func (f *falsified) recoverEntries(t *testing.T) {
 
 		edited := slices.Clone(manifests)
 		edited[kept] = strings.Replace(edited[kept], `"by":"`, `"by":"x`, 1)
-		if n, err = recovered(edited); !errors.Is(err, ErrRefused) || n > 0 {
+		n, err = recovered(edited)
+		if !errors.Is(err, ErrRefused) || n > 0 {
 			t.Errorf("with an edited manifest: %v", err)
 		}
 

@@ -498,7 +498,8 @@ func (c *cells) Row(row []reports.Cell) error {
 	for i, key := range c.columns {
 		n := c.of.Column(key)
 		cell := row[n]
-		switch kind := c.of.Columns[n].Kind; {
+		kind := c.of.Columns[n].Kind
+		switch {
 		case kind == reports.Text:
 			texts[i] = cell.Text
 		case !cell.Given:

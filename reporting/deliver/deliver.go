@@ -84,7 +84,8 @@ func (s TargetSettings) parse() (at, server *url.URL, err error) {
 	}
 
 	query, user := at.Query(), at.User.Username()
-	switch _, password := at.User.Password(); {
+	_, password := at.User.Password()
+	switch {
 	case at.Scheme == "sftp" && user != "" && !password && at.RawQuery == "":
 		return at, nil, nil
 	case at.Scheme != "s3" || at.User != nil || at.Port() != "":
@@ -389,7 +390,8 @@ func (u *unavailable) Unwrap() []error { return []error{delivery.ErrUnavailable,
 // fault says why something failed that was done until ctx ended, and whether that may pass.
 func fault(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		if err = context.Cause(ctx); !errors.Is(err, errStalled) {
+		err = context.Cause(ctx)
+		if !errors.Is(err, errStalled) {
 			return err
 		}
 	}

@@ -207,7 +207,8 @@ func TestDeliver_TwoAtOnceMakeOneSet(t *testing.T) {
 			target := s.open(t)
 			both.Go(func() {
 				var err error
-				if said[i], err = deliverTo(t.Context(), target, files); err != nil {
+				said[i], err = deliverTo(t.Context(), target, files)
+				if err != nil {
 					t.Errorf("%v", err)
 					go func() { // the other must not wait
 						for range meet {

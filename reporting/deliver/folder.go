@@ -157,12 +157,14 @@ func (f *folder) write(_ context.Context, name string, content *upload) error {
 		err = file.Sync()
 	}
 
-	if err = cmp.Or(err, file.Close()); err != nil {
+	err = cmp.Or(err, file.Close())
+	if err != nil {
 		return fmt.Errorf("write %s: %w", part, err)
 	}
 
 	for _, publish := range []func(from, to string) error{f.client.Link, f.client.Rename} {
-		if err = publish(part, at); err == nil {
+		err = publish(part, at)
+		if err == nil {
 			f.tidy(at)
 			return nil
 		}

@@ -121,7 +121,8 @@ func (d *Downloads) download(w http.ResponseWriter, r *http.Request, q *request)
 	var file *os.File
 	if !r.ProtoAtLeast(1, 1) {
 		var err error
-		if file, err = spool(); err != nil {
+		file, err = spool()
+		if err != nil {
 			d.refuse(w, r, err)
 			return
 		}
@@ -171,14 +172,16 @@ func (d *Downloads) write(ctx context.Context, q *request, t *transfer, file *os
 
 	var packed *gzip.Writer
 	if q.compressed {
-		if packed, err = gzip.NewWriterLevel(out, gzip.BestSpeed); err != nil {
+		packed, err = gzip.NewWriterLevel(out, gzip.BestSpeed)
+		if err != nil {
 			return 0, err
 		}
 		out = packed
 	}
 
 	summary, err := q.report.Run(ctx, d.archive, q.params, q.format.Sink(out), func(n int64) { rows = n })
-	switch wrong := (reports.ParamErrors)(nil); {
+	wrong := (reports.ParamErrors)(nil)
+	switch {
 	case errors.As(err, &wrong):
 		return 0, invalid(wrong...)
 	case err != nil:
@@ -255,7 +258,8 @@ func (s *slots) take(user string) (leave func(), err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.taken--
-		if s.by[user]--; s.by[user] == 0 {
+		s.by[user]--
+		if s.by[user] == 0 {
 			delete(s.by, user)
 		}
 	}), nil

@@ -21,7 +21,8 @@ func TestDownload_OutlivesAKilledClickHouse(t *testing.T) {
 	_, err := io.CopyN(io.Discard, resp.Body, 64<<10)
 	must(t, err)
 	c.Kill(t)
-	if _, err = io.Copy(io.Discard, resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+	_, err = io.Copy(io.Discard, resp.Body)
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the body ended with %v", err)
 	}
 

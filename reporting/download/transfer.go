@@ -75,7 +75,8 @@ func parse(r *http.Request, names Names, now time.Time) (*request, error) {
 
 	for name, other := range map[string]*reports.Format{"plain": reports.CSVPlain, "comma": reports.CSVComma} {
 		wrong := delivery.FieldError{Field: name}
-		switch given := query.Get(name); {
+		given := query.Get(name)
+		switch {
 		case given == "" || given == "0":
 			continue
 		case given == "1" && format == reports.CSV:
@@ -244,7 +245,8 @@ func spool() (*os.File, error) {
 
 // copyWhole sends what has been written to a file, with its length.
 func (t *transfer) copyWhole(file *os.File) (err error) {
-	if t.length, err = file.Seek(0, io.SeekCurrent); err == nil {
+	t.length, err = file.Seek(0, io.SeekCurrent)
+	if err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
 

@@ -295,7 +295,8 @@ func compose(ctx context.Context, l *ledger.Ledger, entries []partitions.Entry) 
 	batch := &composed{unreadable: unreadable}
 	byID := make(map[delivery.OrderID]*delivery.Order, len(orders))
 	for i, o := range orders {
-		switch id := ids[i]; {
+		id := ids[i]
+		switch {
 		case o != nil:
 			byID[id] = o
 		case batch.unreadable[id] == nil:
@@ -304,7 +305,8 @@ func compose(ctx context.Context, l *ledger.Ledger, entries []partitions.Entry) 
 	}
 
 	orders = slices.DeleteFunc(orders, func(o *delivery.Order) bool { return o == nil })
-	if batch.Orders, batch.stores, err = orderRows(ctx, l, orders); err != nil {
+	batch.Orders, batch.stores, err = orderRows(ctx, l, orders)
+	if err != nil {
 		return nil, err
 	}
 
@@ -421,7 +423,8 @@ func Rebuild(ctx context.Context, l *ledger.Ledger, a *archive.Archive, from tim
 	var failed error
 	flush := func() error {
 		var b *archive.Batch
-		if b, failed = History(ctx, l, waiting); failed == nil {
+		b, failed = History(ctx, l, waiting)
+		if failed == nil {
 			failed = store(b)
 		}
 		waiting = waiting[:0]

@@ -258,7 +258,8 @@ func TestRebuild_RestoresWhatRedisHolds(t *testing.T) {
 
 	s.Want("orders of today", "count() FROM "+s.Database+".orders", "31")
 	for range 2 { // again is harmless
-		if _, err = Rebuild(t.Context(), s.Ledger, s.Archive, today.AddDate(0, 0, -7), func(Rebuilt) {}); err != nil {
+		_, err = Rebuild(t.Context(), s.Ledger, s.Archive, today.AddDate(0, 0, -7), func(Rebuilt) {})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

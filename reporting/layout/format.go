@@ -207,7 +207,8 @@ func Short(id any) string {
 func Beginning(text string, most int) string {
 	n := 0
 	for i := range text {
-		if n++; n > most {
+		n++
+		if n > most {
 			return text[:i]
 		}
 	}

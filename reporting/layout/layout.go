@@ -107,7 +107,8 @@ func (l *Layout) NoteView(r *http.Request, account delivery.AccountID, order del
 func (l *Layout) Routes(mux *http.ServeMux) {
 	l.Handle(mux, "GET /{$}", func(w http.ResponseWriter, r *http.Request) error {
 		first := "/overview"
-		switch roles := auth.IdentityOf(r.Context()).Roles; {
+		roles := auth.IdentityOf(r.Context()).Roles
+		switch {
 		case roles.Include(auth.Operator):
 		case roles.Include(auth.Finance):
 			first = "/payments"

@@ -67,7 +67,8 @@ func (f *Filters) Refuse(name, message string) {
 func Parsed[T any](f *Filters, name, message string, parse func(text string) (T, error)) (value T) {
 	var err error
 	if text := f.Get(name); text != "" {
-		if value, err = parse(text); err != nil {
+		value, err = parse(text)
+		if err != nil {
 			f.Refuse(name, message)
 		}
 	}

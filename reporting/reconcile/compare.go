@@ -57,7 +57,8 @@ func (r *Reconciler) walk(ctx context.Context, f *findings, selection archive.Se
 
 	var stored []*archive.Stored
 	err := r.archive.Stored(ctx, selection, func(one *archive.Stored) (err error) {
-		if stored = append(stored, one); len(stored) == ordersAtOnce {
+		stored = append(stored, one)
+		if len(stored) == ordersAtOnce {
 			err = r.compareStored(ctx, f, stored, missing)
 			stored = stored[:0]
 		}
@@ -280,7 +281,8 @@ func (r *Reconciler) fix(ctx context.Context, s *Scope, d *Day) error {
 	if err := r.replace(ctx, left, repairable); err != nil {
 		return err
 	}
-	if left, _, err = r.recheck(ctx, s, d.Day, left); err != nil {
+	left, _, err = r.recheck(ctx, s, d.Day, left)
+	if err != nil {
 		return err
 	}
 

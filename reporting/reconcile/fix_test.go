@@ -60,7 +60,8 @@ func TestFix_CutOffLosesNothing(t *testing.T) {
 				if !strings.Contains(statement, "DELETE FROM") {
 					return true
 				}
-				if removed = true; interrupted {
+				removed = true
+				if interrupted {
 					cancel()
 				}
 				return interrupted

@@ -226,7 +226,8 @@ func (w *machine) retire() {
 	for _, o := range w.orders {
 		found, err := w.s.Ledger.Orders.GetAll(w.ctx(), []delivery.OrderID{o.id})
 		w.must(err)
-		if o.retired = found[0] == nil; o.retired && !o.status().Terminal() {
+		o.retired = found[0] == nil
+		if o.retired && !o.status().Terminal() {
 			w.Fatalf("order %s has left Redis in %s", o.id, o.status())
 		}
 	}

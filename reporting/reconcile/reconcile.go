@@ -284,7 +284,8 @@ func (r *Reconciler) settledDay(ctx context.Context, s *Scope, day time.Time, he
 		if errors.Is(err, delivery.ErrUnavailable) || ctx.Err() != nil {
 			return nil, err
 		}
-		if held = now[day]; count(held) == before {
+		held = now[day]
+		if count(held) == before {
 			return d, nil
 		}
 

@@ -23,7 +23,8 @@ type trap struct {
 }
 
 func (s *trap) Row(cells []Cell) error {
-	if s.rows++; s.rows == s.at {
+	s.rows++
+	if s.rows == s.at {
 		if err := s.spring(); err != nil {
 			return err
 		}

@@ -174,7 +174,8 @@ func (c *csvSink) Begin(r *Report, _ Params) error {
 
 func (c *csvSink) Row(cells []Cell) error {
 	return c.row(func(i int) {
-		switch kind := c.report.Columns[i].Kind; {
+		kind := c.report.Columns[i].Kind
+		switch {
 		case kind == Text:
 			c.line = c.appendText(c.line, cells[i].Text)
 		case cells[i].Given:
@@ -342,7 +343,8 @@ func (t *tableSink) Row(cells []Cell) error { return t.put(t.texts(cells)) }
 func (t *tableSink) texts(cells []Cell) []string {
 	texts := make([]string, len(t.report.Columns))
 	for i := range texts {
-		switch kind := t.report.Columns[i].Kind; {
+		kind := t.report.Columns[i].Kind
+		switch {
 		case kind == Text:
 			texts[i] = visible(cells[i].Text)
 		case cells[i].Given:
@@ -363,7 +365,8 @@ func (t *tableSink) put(row []string) error {
 		t.widths[i] = max(t.widths[i], uniseg.StringWidth(row[i]))
 	}
 
-	if t.kept = append(t.kept, row); len(t.kept) < tableSample {
+	t.kept = append(t.kept, row)
+	if len(t.kept) < tableSample {
 		return nil
 	}
 

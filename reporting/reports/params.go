@@ -37,7 +37,8 @@ func DayOf(t time.Time) Day {
 func ParseDay(s string) (Day, error) {
 	t, err := time.Parse(time.DateOnly, s)
 	day := Day(t.Unix() / 86400)
-	switch wrong := (*time.ParseError)(nil); {
+	wrong := (*time.ParseError)(nil)
+	switch {
 	case errors.As(err, &wrong) && wrong.Message == ": day out of range":
 		return 0, fmt.Errorf("there is no day %s", s)
 	case err != nil:

@@ -174,7 +174,8 @@ func (r *Report) from(b books) string {
 func (r *Report) selection(b books) string {
 	var sources []string
 	for i := range r.Columns {
-		switch c := &r.Columns[i]; {
+		c := &r.Columns[i]
+		switch {
 		case c.Source == "":
 		case b == live && c.booked() && c.Kind == Text:
 			sources = append(sources, "''")
@@ -609,7 +610,8 @@ func (o *Outline) days(skip, limit int64) (p Params, within int64, found bool) {
 			p.From, within = max(o.params.From, piece.Day), skip-before
 		}
 
-		if before += piece.Rows; before > skip {
+		before += piece.Rows
+		if before > skip {
 			found = true
 		}
 

@@ -92,7 +92,8 @@ var catalogue = func() (all struct {
 
 			c.Sum = c.Numeric() && r.Step != ""
 			source, given := r.Sources[key]
-			if c.Source = source; !given {
+			c.Source = source
+			if !given {
 				c.Source = strings.ToLower(capital.ReplaceAllString(key, "_$0"))
 			}
 

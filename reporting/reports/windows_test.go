@@ -32,7 +32,8 @@ func TestCut_CoversThePeriodInWindowsOfTheGivenSize(t *testing.T) {
 			next = w.To + 1
 			var held, days int64
 			for day := w.From; day <= w.To; day++ {
-				if held += orders[day]; orders[day] > 0 {
+				held += orders[day]
+				if orders[day] > 0 {
 					days++
 				}
 			}

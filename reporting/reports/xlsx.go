@@ -88,9 +88,12 @@ func (x *xlsxSink) nextSheet() (err error) {
 	name := x.report.Name
 	if x.sheets == 1 {
 		err = x.file.SetSheetName(x.file.GetSheetName(0), name)
-	} else if err = x.endSheet(x.row); err == nil {
-		name = fmt.Sprintf("%s %d", name, x.sheets)
-		_, err = x.file.NewSheet(name)
+	} else {
+		err = x.endSheet(x.row)
+		if err == nil {
+			name = fmt.Sprintf("%s %d", name, x.sheets)
+			_, err = x.file.NewSheet(name)
+		}
 	}
 
 	// It prints on landscape A4 pages, one page wide.
@@ -101,7 +104,8 @@ func (x *xlsxSink) nextSheet() (err error) {
 	if err != nil {
 		return err
 	}
-	if x.sheet, err = x.file.NewStreamWriter(name); err != nil {
+	x.sheet, err = x.file.NewStreamWriter(name)
+	if err != nil {
 		return err
 	}
 
@@ -180,7 +184,8 @@ func (x *xlsxSink) Row(cells []Cell) error {
 	}
 
 	for i := range x.report.Columns {
-		switch kind := x.report.Columns[i].Kind; {
+		kind := x.report.Columns[i].Kind
+		switch {
 		case kind == Text && cells[i].Text != "":
 			x.put(i, 0, cells[i].Text)
 		case kind != Text && cells[i].Given:
@@ -236,7 +241,8 @@ func (x *xlsxSink) End(s Summary) error {
 	}
 
 	x.file.SetZipWriter(x.zipWriter)
-	if err = cmp.Or(err, x.endSheet(last)); err != nil {
+	err = cmp.Or(err, x.endSheet(last))
+	if err != nil {
 		return err
 	}
 

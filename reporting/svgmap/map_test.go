@@ -149,7 +149,8 @@ func both(t failer, c *delivery.Coverage) (country, closeUp *Map) {
 	t.Helper()
 	country = Country(c, "title", "description")
 	draw(t, country)
-	if closeUp = CloseUp(c, "title", "description"); closeUp != nil {
+	closeUp = CloseUp(c, "title", "description")
+	if closeUp != nil {
 		draw(t, closeUp)
 	}
 	return country, closeUp

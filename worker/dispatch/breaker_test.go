@@ -43,7 +43,8 @@ func TestBreaker_Fails(t *testing.T) {
 		"counts no further":              {breaker{Failures: math.MaxUint16, Probes: math.MaxUint16, Open: true}, 0, never, breaker{Failures: math.MaxUint16, Probes: math.MaxUint16, Open: true, Hold: moment + 30_000}},
 	} {
 		b := c.before
-		if b.fail(moment, c.pause, 5, c.first); b != c.want {
+		b.fail(moment, c.pause, 5, c.first)
+		if b != c.want {
 			t.Errorf("%s: %+v\nwant %+v", name, b, c.want)
 		}
 	}
@@ -64,7 +65,8 @@ func TestBreaker_Succeeds(t *testing.T) {
 		"full during a pause": {breaker{Rate: 1999.5, Hold: moment + 30_000}, breaker{Hold: moment + 30_000}},
 	} {
 		b := c.before
-		if b.succeed(moment); b != c.want {
+		b.succeed(moment)
+		if b != c.want {
 			t.Errorf("%s: %+v\nwant %+v", name, b, c.want)
 		}
 	}
@@ -77,7 +79,8 @@ func TestBreaker_EndsRecovery(t *testing.T) {
 		{breaker{Open: true, Failures: 5}, breaker{Open: true, Failures: 5}},
 	} {
 		b := c.before
-		if b.endRecovery(); b != c.want {
+		b.endRecovery()
+		if b != c.want {
 			t.Errorf("%+v, want %+v", b, c.want)
 		}
 	}

@@ -351,7 +351,8 @@ func (m *model) result(it *event, mood int) result {
 	}
 
 	r := result{ending: retry, at: m.clock + rapid.SampledFrom([]int64{1000, 10_000, 2_400_000, 8 * 3_600_000}).Draw(m.T, "gap")}
-	switch special := m.pick("special", 20); {
+	special := m.pick("special", 20)
+	switch {
 	case special == 0 && !it.isPing:
 		return result{ending: expired}
 	case special == 1 && !it.isPing:
@@ -430,7 +431,8 @@ func (m *model) commit() {
 
 	m.s.commit(plans)
 	m.disturbed = slices.ContainsFunc(slices.Collect(maps.Values(m.s.endpoints)), func(e *endpoint) bool { return e.schedule.moveUntil > 0 })
-	if position = m.s.tail.position; position != "" {
+	position = m.s.tail.position
+	if position != "" {
 		var n int
 		fmt.Sscan(position, &n)
 		m.settled(n)

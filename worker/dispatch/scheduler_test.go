@@ -1000,7 +1000,8 @@ func TestScheduler_StateGetsWorseOnlyByMore(t *testing.T) {
 		{partitions.EndpointUnreachable, partitions.EndpointHealthy, partitions.EndpointHealthy},
 	} {
 		e := endpoint{state: c.was}
-		if e.note(c.now, 1); e.state != c.want {
+		e.note(c.now, 1)
+		if e.state != c.want {
 			t.Errorf("%s after %s: %s", c.now, c.was, e.state)
 		}
 	}

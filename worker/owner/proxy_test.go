@@ -61,7 +61,8 @@ func (p *proxy) serve(client net.Conn) {
 	server, err := net.Dial("tcp", p.server)
 	p.mu.Lock()
 	refused := p.cut || err != nil
-	if p.conns[client] = true; err == nil {
+	p.conns[client] = true
+	if err == nil {
 		p.conns[server] = true
 	}
 

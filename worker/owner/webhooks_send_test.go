@@ -367,7 +367,8 @@ func gated(most int) func(http.ResponseWriter, request) {
 	return func(http.ResponseWriter, request) {
 		mu.Lock()
 		wait := together
-		if arrived++; arrived%most == 0 {
+		arrived++
+		if arrived%most == 0 {
 			close(together)
 			together = make(chan struct{})
 		}

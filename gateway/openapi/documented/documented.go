@@ -72,7 +72,8 @@ func addEvents(events map[string]*jsonschema.Schema, name string, text []byte) e
 		required := []string{}
 		for _, p := range parameters {
 			header := http.CanonicalHeaderKey(p.Value.Name)
-			if known[header] = p.Value.Schema; p.Value.Required {
+			known[header] = p.Value.Schema
+			if p.Value.Required {
 				required = append(required, header)
 			}
 		}
@@ -100,7 +101,8 @@ func addEvents(events map[string]*jsonschema.Schema, name string, text []byte) e
 	}
 
 	for event := range checks {
-		if events[event], err = compiler.Compile("mem:" + name + "#/checks/" + event); err != nil {
+		events[event], err = compiler.Compile("mem:" + name + "#/checks/" + event)
+		if err != nil {
 			return err
 		}
 	}

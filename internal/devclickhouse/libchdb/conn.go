@@ -105,7 +105,8 @@ func (c *Conn) Stream(sql, format string, params Params, take func(part []byte) 
 		data, err := c.library.data(part), exceptionFrom(c.library.resultError(part))
 		more := err == nil && len(data) > 0
 		if more {
-			if err = take(data); err != nil {
+			err = take(data)
+			if err != nil {
 				c.library.cancelStream(c.handle(), stream)
 			}
 		}

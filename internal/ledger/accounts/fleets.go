@@ -459,7 +459,8 @@ func (g *FleetGuard) spend(n, block, besides int, closed *time.Time, now time.Ti
 			return core.Failed("permits of a fleet", err)
 		}
 
-		if g.permits += result.Allowed; g.permits < n {
+		g.permits += result.Allowed
+		if g.permits < n {
 			// When the empty bucket has the block; one more, because it rounds down.
 			*closed = now.Add(time.Duration(block-g.permits+besides+1) * time.Second / time.Duration(g.rate))
 			return g.refuse(now, *closed)

@@ -256,14 +256,16 @@ func (l *Client) retry(ctx context.Context, err error, try func() error) error {
 			if time.Now().Add(wait).After(deadline) {
 				return err
 			}
-			if Sleep(ctx, wait); ctx.Err() != nil {
+			Sleep(ctx, wait)
+			if ctx.Err() != nil {
 				return err
 			}
 
 			pause = min(2*pause, longestPause)
 		}
 
-		if err = try(); err == nil {
+		err = try()
+		if err == nil {
 			return nil
 		}
 	}

@@ -376,7 +376,8 @@ func (c Config) Check() error {
 
 // parseURL reads the URL for a cluster, and for one server unless it names several.
 func (c *Config) parseURL() (many *redis.ClusterOptions, one *redis.Options, err error) {
-	if many, err = redis.ParseClusterURL(c.URL); err != nil {
+	many, err = redis.ParseClusterURL(c.URL)
+	if err != nil {
 		many = nil
 	}
 
@@ -385,7 +386,8 @@ func (c *Config) parseURL() (many *redis.ClusterOptions, one *redis.Options, err
 		return many, nil, err
 	}
 
-	if one, err = redis.ParseURL(c.URL); err != nil {
+	one, err = redis.ParseURL(c.URL)
+	if err != nil {
 		return nil, nil, fmt.Errorf("redis url: %w", withoutURL(err))
 	}
 

@@ -412,7 +412,8 @@ func (c *Codec) timeFrom(other time.Time, at *time.Time) {
 // courierAfter is a courier, if it is not the one before.
 func (c *Codec) courierAfter(before delivery.Courier, courier *delivery.Courier) {
 	other := *courier != before
-	if c.All(&other); other {
+	c.All(&other)
+	if other {
 		c.All(courier)
 	} else {
 		*courier = before

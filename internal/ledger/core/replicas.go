@@ -185,7 +185,8 @@ func (l *Client) checkConfirming(ctx context.Context) error {
 		}
 
 		asked.Store(true)
-		switch there := ParseServer(at, info).Replicas; {
+		there := ParseServer(at, info).Replicas
+		switch {
 		case there > int64(l.Replicas):
 			return fmt.Errorf("%w: %s has %d replicas, and redis.replicas, which is the number of all, is %d", delivery.ErrUnavailable, at, there, l.Replicas)
 		case there < int64(l.Replicas):

@@ -396,7 +396,8 @@ func (l *Limits) KnowsAccount(ctx context.Context, account delivery.AccountID) (
 		unlisted = l.Logins.unlisted[l.core.PartitionOf(account).Number]
 	}
 
-	if look(); !exists && !fresh {
+	look()
+	if !exists && !fresh {
 		_, err, _ = l.Logins.reads.Do("accounts", func() (any, error) { return nil, l.listAccounts(ctx) })
 		look()
 	}

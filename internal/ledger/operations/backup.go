@@ -148,10 +148,12 @@ func (l *Backup) Resume(ctx context.Context, backup, hold string) (Resumed, erro
 	if err != nil || before {
 		return Resumed{Before: before}, err
 	}
-	if done.Streams, err = l.setBack(ctx, hold); err != nil {
+	done.Streams, err = l.setBack(ctx, hold)
+	if err != nil {
 		return done, err
 	}
-	if done.Sessions, err = l.endSessions(ctx); err != nil {
+	done.Sessions, err = l.endSessions(ctx)
+	if err != nil {
 		return done, err
 	}
 	if err := l.accounts.RepairNames(ctx); err != nil {
@@ -274,7 +276,8 @@ func (l *Backup) snapshot(ctx context.Context, one *redis.Client, take func(Node
 	}
 
 	if l.core.IsCluster {
-		if node.Slots, err = slotsOf(ctx, one); err != nil {
+		node.Slots, err = slotsOf(ctx, one)
+		if err != nil {
 			return core.Failure(err)
 		}
 	}
@@ -355,7 +358,8 @@ func replyLine(in *bufio.Reader) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if line = strings.TrimRight(line, "\r\n"); line != "" {
+		line = strings.TrimRight(line, "\r\n")
+		if line != "" {
 			return line, nil
 		}
 	}
@@ -386,7 +390,8 @@ func (r *sizedReader) Read(b []byte) (int, error) {
 	}
 
 	n, err := r.in.Read(b[:min(int64(len(b)), r.left)])
-	if r.left -= int64(n); errors.Is(err, io.EOF) && r.left > 0 {
+	r.left -= int64(n)
+	if errors.Is(err, io.EOF) && r.left > 0 {
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err

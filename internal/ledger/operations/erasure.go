@@ -61,10 +61,12 @@ func (l *Erasure) eraseOrder(ctx context.Context, id delivery.OrderID, at time.T
 	key := r.Order(id.Digest())
 	// read returns no order where nothing is to be erased.
 	read := func(ctx context.Context, rdb redis.Cmdable) (record string, o *delivery.Order, err error) {
-		if record, err = rdb.Get(ctx, key).Result(); err != nil {
+		record, err = rdb.Get(ctx, key).Result()
+		if err != nil {
 			return "", nil, err
 		}
-		if o, err = core.DecodeOrder(record, r.Number); err != nil || o.ID != id || !o.ErasedAt.IsZero() || !unended && !o.Status.Terminal() {
+		o, err = core.DecodeOrder(record, r.Number)
+		if err != nil || o.ID != id || !o.ErasedAt.IsZero() || !unended && !o.Status.Terminal() {
 			o = nil
 		}
 		return record, o, err
@@ -163,7 +165,8 @@ func (l *Erasure) RewriteFiles(ctx context.Context) error {
 			}
 
 			err = one.BgRewriteAOF(ctx).Err()
-			if began = err == nil; !began && !strings.Contains(err.Error(), "in progress") {
+			began = err == nil
+			if !began && !strings.Contains(err.Error(), "in progress") {
 				return err
 			}
 		}

@@ -153,7 +153,8 @@ func ParseJobCursor(text string) (jobCursor, error) {
 	var c jobCursor
 	var member []byte
 	_, err := fmt.Sscanf(text, "%d.%d.%x", &c.Partition, &c.score, &member)
-	if c.member = string(member); err == nil && c.Partition >= 0 && c.String() == strings.ToLower(text) {
+	c.member = string(member)
+	if err == nil && c.Partition >= 0 && c.String() == strings.ToLower(text) {
 		return c, nil
 	}
 

@@ -417,7 +417,8 @@ func (l *Orders) Each(ctx context.Context, do func([]*delivery.Order) error) err
 		mu.Lock()
 		defer mu.Unlock()
 		unreadable = append(unreadable, bad...)
-		if orders = core.Present(orders); err == nil && len(orders) > 0 {
+		orders = core.Present(orders)
+		if err == nil && len(orders) > 0 {
 			err = do(orders)
 		}
 

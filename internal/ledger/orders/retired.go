@@ -187,7 +187,8 @@ func (l *Orders) retiredIndexes(ctx context.Context, searches []retiredSearch) (
 	}
 
 	for i, r := range partitions {
-		if *indexes[r.Number], err = DecodeRetiredIndex(stored[i]); err != nil {
+		*indexes[r.Number], err = DecodeRetiredIndex(stored[i])
+		if err != nil {
 			return nil, fmt.Errorf("partition %d: %w", r.Number, err)
 		}
 	}

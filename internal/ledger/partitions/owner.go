@@ -264,7 +264,8 @@ func (l *Ownership) Read(ctx context.Context, owned []*Owned, count int, block t
 func (in *Inbox) take(r core.Partition, kind byte, messages []redis.XMessage, count int) {
 	n := len(messages)
 	in.Full = in.Full || n == count
-	switch last := messages[n-1].ID; kind {
+	last := messages[n-1].ID
+	switch kind {
 	case core.KindEvents:
 		in.Events, in.ReadEvents = last, int64(n)
 	case core.KindUpdates:

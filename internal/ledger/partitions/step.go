@@ -315,7 +315,8 @@ func (s *Step) Read(script string, values []any) error {
 		return core.UnreadableReply(script)
 	}
 
-	switch name := core.Text(values[0]); name {
+	name := core.Text(values[0])
+	switch name {
 	case "done":
 		if len(values) > 1 {
 			s.Batch = core.Text(values[1])

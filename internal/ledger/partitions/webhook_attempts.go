@@ -106,7 +106,8 @@ func (a *AttemptRecord) AppendLine(b []byte, kind byte) []byte {
 
 func DecodeLine(r core.Partition, line string) (a AttemptRecord, err error) {
 	c := core.Codec{Fields: core.Fields{Rest: line}}
-	switch kind := c.Byte(); kind {
+	kind := c.Byte()
+	switch kind {
 	case LineAttempt, lineProbe:
 		codeLine(&c, &a, kind)
 	default:
@@ -114,7 +115,8 @@ func DecodeLine(r core.Partition, line string) (a AttemptRecord, err error) {
 	}
 
 	event, err := ParseEvent(r, a.Subject)
-	if err = cmp.Or(c.Err, err); err != nil {
+	err = cmp.Or(c.Err, err)
+	if err != nil {
 		return a, fmt.Errorf("attempt log: %w", err)
 	}
 

@@ -79,7 +79,8 @@ func (a *Answer) RetryAfter() time.Duration {
 func (c *Client) Do(ctx context.Context, method, path string, body any, headers ...string) (_ *Answer, err error) {
 	content, given := body.([]byte)
 	if !given && body != nil {
-		if content, err = json.Marshal(body); err != nil {
+		content, err = json.Marshal(body)
+		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", method, path, err)
 		}
 	}
@@ -108,7 +109,8 @@ func (c *Client) Do(ctx context.Context, method, path string, body any, headers 
 	defer resp.Body.Close()
 
 	a := &Answer{Status: resp.StatusCode, Header: resp.Header}
-	if a.Raw, err = io.ReadAll(resp.Body); err != nil {
+	a.Raw, err = io.ReadAll(resp.Body)
+	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	if err := json.Unmarshal(a.Raw, a); err != nil {

@@ -133,7 +133,8 @@ type Fault struct {
 func (b *Browser) NewTab(origin string) (*Tab, error) {
 	t := &Tab{requests: map[network.RequestID]string{}}
 	var err error
-	if t.origin, err = url.Parse(origin); err != nil || t.origin.Host == "" {
+	t.origin, err = url.Parse(origin)
+	if err != nil || t.origin.Host == "" {
 		return nil, fmt.Errorf("%q is no origin", origin)
 	}
 

@@ -61,7 +61,8 @@ func main() {
 	flag.StringVar(&o.changed, "changed", "", "only packages with files that differ from this commit")
 	flag.Parse()
 
-	if o.packages = flag.Args(); len(o.packages) == 0 && o.changed == "" {
+	o.packages = flag.Args()
+	if len(o.packages) == 0 && o.changed == "" {
 		o.packages = []string{"./..."}
 	}
 
@@ -85,7 +86,8 @@ func run(ctx context.Context, o options) (err error) {
 	defer func() { err = errors.Join(err, testserver.Stop()) }()
 
 	env, err := testserver.Start()
-	if err = errors.Join(err, ctx.Err()); err != nil {
+	err = errors.Join(err, ctx.Err())
+	if err != nil {
 		return err
 	}
 

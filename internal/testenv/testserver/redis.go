@@ -163,7 +163,8 @@ func startRedis(ctx context.Context, dir string) (*stack.Redis, error) {
 // do since it started: when its ACL LOG is not empty.
 func Denied(ctx context.Context, server *stack.Redis) error {
 	denied, err := server.Command(ctx, "ACL", "LOG")
-	if denied = strings.TrimSpace(denied); err == nil && denied != "" {
+	denied = strings.TrimSpace(denied)
+	if err == nil && denied != "" {
 		return fmt.Errorf("denied by Redis (ACL LOG) to programs that need it:\n%s", denied)
 	}
 	return err

@@ -163,9 +163,11 @@ func (p *Proxy) passRequests(server, client net.Conn) {
 		t := p.trap.Load()
 		if t == nil {
 			tail = tail[:0]
-		} else if tail = append(tail, chunk...); bytes.Contains(tail, t.marker) && p.trap.CompareAndSwap(t, nil) {
-			return t.pass(server, chunk) // no other connection was faster
 		} else {
+			tail = append(tail, chunk...)
+			if bytes.Contains(tail, t.marker) && p.trap.CompareAndSwap(t, nil) {
+				return t.pass(server, chunk) // no other connection was faster
+			}
 			tail = append(tail[:0], tail[max(0, len(tail)-len(t.marker)):]...)
 		}
 

@@ -48,7 +48,8 @@ func (e *env) op(kind Kind, external string, n int) *Operation {
 	for i := range e.log {
 		op := &e.log[i]
 		if op.Account == well && op.Kind == kind && (op.External == external || op.Order == id) {
-			if n--; n < 0 {
+			n--
+			if n < 0 {
 				return op
 			}
 		}

@@ -35,7 +35,8 @@ func (s *Sources) Settle(ctx context.Context, progress func(string)) error {
 	last := ""
 	for atRest := 0; atRest < 3; atRest++ {
 		if left := s.left(ctx); left != "" {
-			if atRest = -1; left != last {
+			atRest = -1
+			if left != last {
 				last = left
 				progress(left)
 			}

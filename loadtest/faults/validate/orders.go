@@ -37,7 +37,8 @@ func (c *check) checkAcknowledged() {
 				continue
 			}
 
-			if first = cmp.Or(first, op); op.Order != first.Order {
+			first = cmp.Or(first, op)
+			if op.Order != first.Order {
 				c.violated(DuplicateOrder, []string{first.Order, op.Order}, "external id %q was answered with two orders", external.name)
 			}
 

@@ -89,7 +89,8 @@ func (c *check) checkArrival(a *Arrival) {
 		wrong("it names external id %q, the order has %q", a.External, o.External)
 	default:
 		got, want := Change{Status: a.Status, Version: version, At: a.Occurred.UTC(), Failure: a.Failure}, o.Changes[sequence-2]
-		if want.At = want.At.UTC(); got != want {
+		want.At = want.At.UTC()
+		if got != want {
 			wrong("it has %+v, and the order %+v", got, want)
 		}
 	}
@@ -182,7 +183,8 @@ func (c *check) checkPublished() {
 	for _, o := range c.own {
 		for sequence := range uint32(1 + len(o.Changes)) {
 			at := Subject(o.ID, sequence+1)
-			switch n := counts[at]; {
+			n := counts[at]
+			switch {
 			case n == 0:
 				c.about(at, EventLost, "the stream of events does not have it")
 			case n > 1:

@@ -470,7 +470,8 @@ func (s *Server) run(caller string, commands []redis.Cmder) {
 	}
 
 	var pipe redis.Pipeliner
-	switch own := s.watching[caller]; {
+	own := s.watching[caller]
+	switch {
 	case name == "multi" && own != nil:
 		pipe = own.TxPipeline()
 	case name == "multi":

@@ -73,7 +73,8 @@ func (p *Pages) listAccounts(w http.ResponseWriter, r *http.Request, o outcome) 
 		ids[i] = a.ID
 	}
 
-	if list.Uses, err = p.Ledger.Limits.Usage(r.Context(), ids); err != nil {
+	list.Uses, err = p.Ledger.Limits.Usage(r.Context(), ids)
+	if err != nil {
 		return err
 	}
 
@@ -123,7 +124,8 @@ func mutedChoice(events []delivery.EventType) string {
 func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) error {
 	page := &accountPage{formPage: newFormPage(r, o), DefaultLimits: delivery.DefaultLimits()}
 	var err error
-	if page.Account, page.Limits, err = p.accountLimits(r); err != nil {
+	page.Account, page.Limits, err = p.accountLimits(r)
+	if err != nil {
 		return err
 	}
 
@@ -139,7 +141,8 @@ func (p *Pages) showAccount(w http.ResponseWriter, r *http.Request, o outcome) e
 	}
 
 	page.Stores, page.MoreStores = storeRows(stores, layout.Names{id.String(): page.Account.Name}), more
-	if page.Receiver, err = p.receiver(r, page.Account); err != nil {
+	page.Receiver, err = p.receiver(r, page.Account)
+	if err != nil {
 		return err
 	}
 
@@ -192,7 +195,8 @@ func (e *earlierSecrets) add(until, now time.Time) {
 	if !now.Before(until) {
 		return
 	}
-	if e.Count++; until.After(e.Until) {
+	e.Count++
+	if until.After(e.Until) {
 		e.Until = until
 	}
 }
@@ -502,7 +506,8 @@ func (p *Pages) showWebhook(w http.ResponseWriter, r *http.Request, o outcome) e
 	}
 
 	page := &webhookPage{formPage: newFormPage(r, o), Account: account}
-	if page.Receiver, err = p.receiver(r, account); err != nil {
+	page.Receiver, err = p.receiver(r, account)
+	if err != nil {
 		return err
 	}
 

@@ -196,7 +196,8 @@ func read(status int, raw []byte, into any) error {
 	case *e.Success != success || !success && status < 400:
 		err = errors.New("an envelope that contradicts the status")
 	case !success:
-		if err = json.Unmarshal(e.Data, &d); err == nil && d.ErrorCode != "" {
+		err = json.Unmarshal(e.Data, &d)
+		if err == nil && d.ErrorCode != "" {
 			wait := min(max(d.RetryAfterSeconds, 0), int64(longestWait/time.Second))
 			return &delivery.Error{Code: d.ErrorCode, Message: e.Message, Fields: d.Fields, RetryAfter: time.Duration(wait) * time.Second}
 		}

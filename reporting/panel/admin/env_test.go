@@ -42,7 +42,8 @@ var system struct {
 func startSystem(t *testing.T) {
 	t.Helper()
 	system.once.Do(func() {
-		if system.dir, system.err = os.MkdirTemp("", "operate-test-*"); system.err == nil {
+		system.dir, system.err = os.MkdirTemp("", "operate-test-*")
+		if system.err == nil {
 			system.Stack, system.err = stack.Start(context.Background(), stack.Options{DataDir: system.dir, BinDir: testserver.Programs(t), Courier: "manual"})
 		}
 	})

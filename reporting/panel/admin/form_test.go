@@ -88,7 +88,8 @@ func TestStorePath_LeadsBackToItsStore(t *testing.T) {
 		found, _ = storeID(r)
 	})
 	mux.HandleFunc("GET /stores/{account}/{store}/confirm", func(_ http.ResponseWriter, r *http.Request) {
-		if found, _ = storeID(r); layout.PageOf(r.URL) != layout.StorePath(delivery.AccountID{1}, found, "") {
+		found, _ = storeID(r)
+		if layout.PageOf(r.URL) != layout.StorePath(delivery.AccountID{1}, found, "") {
 			found = "another page: " + layout.PageOf(r.URL)
 		}
 	})

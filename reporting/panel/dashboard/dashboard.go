@@ -211,7 +211,8 @@ func (p *Pages) refusedUpdates(w http.ResponseWriter, r *http.Request) error {
 		if !only.IsZero() && u.Update.Fleet != only {
 			continue
 		}
-		if v.More = len(v.Rows) == entriesShown; v.More {
+		v.More = len(v.Rows) == entriesShown
+		if v.More {
 			break
 		}
 		v.Rows = append(v.Rows, refusedRow{RefusedUpdate: u, Kind: kinds[u.Update.Kind], FleetName: fleets.Of(u.Update.Fleet, "fleet ")})
@@ -297,7 +298,8 @@ func (p *Pages) auditTrail(w http.ResponseWriter, r *http.Request) error {
 		v.Lost = parts.wait()
 	}
 
-	if v.More = len(v.Rows) > auditRows; v.More {
+	v.More = len(v.Rows) > auditRows
+	if v.More {
 		v.Rows = v.Rows[:auditRows]
 	}
 

@@ -86,7 +86,8 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 
 	v.Lost = r.wait()
 	v.RedisUnavailable = len(v.Lost) > 0
-	if v.Order = v.Record; v.Order != nil {
+	v.Order = v.Record
+	if v.Order != nil {
 		v.steps = slices.Concat([]delivery.Change{{Version: 1, Status: delivery.Searching, At: v.CreatedAt}}, v.Changes)
 		return nil
 	}
@@ -99,7 +100,8 @@ func (p *Pages) findOrder(ctx context.Context, id delivery.OrderID, v *orderView
 			return err
 		}
 
-		if past = found[0]; past.unreadable == nil {
+		past = found[0]
+		if past.unreadable == nil {
 			v.steps, err = p.pastChanges(ctx, past.Order)
 		}
 		return err

@@ -357,7 +357,8 @@ func (p *Pages) orders(w http.ResponseWriter, r *http.Request) error {
 	v.Lost = append(v.Lost, more.wait()...)
 	for i := range v.Rows {
 		o := &v.Rows[i]
-		if o.AccountName = names.Of(o.Account, "account "); o.StoreName == "" && stores[o.store()] != nil {
+		o.AccountName = names.Of(o.Account, "account ")
+		if o.StoreName == "" && stores[o.store()] != nil {
 			o.StoreName = stores[o.store()].Name
 		}
 	}

@@ -325,7 +325,8 @@ func (p *Pages) Named(ctx context.Context, v reports.Values, now time.Time) (par
 		known = p.directory(ctx, v.Account)
 	}
 
-	if params, err = known.named(v).Parse(now); err != nil {
+	params, err = known.named(v).Parse(now)
+	if err != nil {
 		return reports.Params{}, nil, err
 	}
 	return params, p.findNames(ctx, known, &params), nil
@@ -347,7 +348,8 @@ func (p *Pages) findNames(ctx context.Context, known *directory, params *reports
 	params.AccountName = find("account", params.Account, known.Accounts, known.knowsAccounts())
 	params.FleetName = find("fleet", params.Fleet, known.Fleets, len(known.Fleets) > 0)
 	id, found := p.storeID(ctx, params.Account, params.Store)
-	if params.Store = id; !found {
+	params.Store = id
+	if !found {
 		unknown = &delivery.FieldError{Field: "store", Message: "Unknown store: no store has the id or the name “" + id + "”. Ids are compared letter by letter, capitals included."}
 	}
 

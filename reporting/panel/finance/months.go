@@ -112,7 +112,8 @@ func closedMonths(l *closing.Log) []closedMonth {
 	months := []closedMonth{}
 	var hold *closing.Entry
 	for i := range l.Entries {
-		switch e := &l.Entries[i]; e.Kind {
+		e := &l.Entries[i]
+		switch e.Kind {
 		case closing.KindHold:
 			hold = e
 		case closing.KindClose:
@@ -491,17 +492,20 @@ func (p *Pages) showDelivery(w http.ResponseWriter, r *http.Request, secret stri
 	}{booksView: newBooksView(r, deliveryPath), Secret: secret}
 
 	var err error
-	if v.Receiver, err = p.admin.FinanceWebhook(r.Context()); secret != "" && err != nil {
+	v.Receiver, err = p.admin.FinanceWebhook(r.Context())
+	if secret != "" && err != nil {
 		v.Lost, err = true, nil // the secret is shown only once
 	}
 
 	all, unread := p.archive.DeliverySets(r.Context())
 	v.deliveriesShown = p.sortDeliveries(all, time.Now())
-	if v.Unread = errors.Is(unread, delivery.ErrUnavailable); err == nil && !v.Unread {
+	v.Unread = errors.Is(unread, delivery.ErrUnavailable)
+	if err == nil && !v.Unread {
 		err = unread
 	}
 
-	if v.Typed = v.Receiver.URL; r.PostForm.Has("url") && refused != nil {
+	v.Typed = v.Receiver.URL
+	if r.PostForm.Has("url") && refused != nil {
 		v.Typed = r.PostForm.Get("url")
 	}
 

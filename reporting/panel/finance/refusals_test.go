@@ -96,7 +96,8 @@ func TestFilters_SayWhatIsWrongAndKeepWhatWasTyped(t *testing.T) {
 				t.Errorf("%s: %q is shown again", c.name, testenv.Attribute(input, "value"))
 			}
 
-			if d.Lacks("VALIDATION_FAILED"); d.report() != nil || len(testenv.All(d.Tree(), "dl", "tiles")) > 0 {
+			d.Lacks("VALIDATION_FAILED")
+			if d.report() != nil || len(testenv.All(d.Tree(), "dl", "tiles")) > 0 {
 				t.Errorf("%s: something is shown all the same", c.name)
 			}
 		}

@@ -89,7 +89,8 @@ func newTable(r *reports.Report, known *directory, roles auth.Roles, rows [][]re
 func titleOf(r *reports.Report, columns []int) string {
 	title := r.Columns[columns[0]].Heading
 	for _, i := range columns[1:] {
-		switch c := &r.Columns[i]; c.Key {
+		c := &r.Columns[i]
+		switch c.Key {
 		case "externalStoreId": // stands below the store's name
 		case "correctionOf": // says what it is
 		case "failureReason":
@@ -110,7 +111,8 @@ func (t *table) total(s reports.Summary) {
 	for _, columns := range t.columns[1:] {
 		c := &t.report.Columns[columns[0]]
 		sum := cell{Label: c.Heading}
-		if summed = summed || c.Sum; c.Sum {
+		summed = summed || c.Sum
+		if c.Sum {
 			sum.Text, sum.Class = write(c.Kind, s.Totals[columns[0]].Number), classes[c.Kind]
 		}
 		sums = append(sums, sum)

@@ -150,7 +150,8 @@ func (n *nameServer) reply(query []byte, tcp bool) []byte {
 		Questions: []dnsmessage.Question{question},
 	}
 
-	if m.Truncated = r.long && !tcp; !m.Truncated {
+	m.Truncated = r.long && !tcp
+	if !m.Truncated {
 		m.Answers = resources(question, r)
 	}
 
