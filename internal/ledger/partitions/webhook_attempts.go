@@ -30,7 +30,7 @@ type AttemptRecord struct {
 	Probes int       `json:"probes,omitempty"`
 	NextAt time.Time `json:"nextAttemptAt,omitzero"`
 
-	Subject string // reference as it stands in the line
+	Subject string `json:"-"` // the event's reference, as it stands in the line and in schedules
 }
 
 // AttemptsShown is the length of a log; scripts let it grow a little longer.
