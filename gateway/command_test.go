@@ -122,7 +122,12 @@ func TestRun_RefusesWrongSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			for _, args := range [][]string{{"-config", path}, {"-config", path, "-check-config"}}[:map[bool]int{true: 1, false: 2}[c.startOnly]] {
+			ways := [][]string{{"-config", path}}
+			if !c.startOnly {
+				ways = append(ways, []string{"-config", path, "-check-config"})
+			}
+
+			for _, args := range ways {
 				var out bytes.Buffer
 				err := run(t.Context(), args, &out, io.Discard)
 				if err == nil || out.Len() > 0 {

@@ -59,7 +59,11 @@ func whole(t *testing.T, files []File) map[string]string {
 // deliverTo returns what was said to be there, such as "orders.csv sent".
 func deliverTo(ctx context.Context, target *Target, files []File) (said []string, err error) {
 	err = target.Deliver(ctx, month, files, func(f File, sent bool) {
-		said = append(said, f.Name+map[bool]string{true: " sent", false: " there"}[sent])
+		outcome := " there"
+		if sent {
+			outcome = " sent"
+		}
+		said = append(said, f.Name+outcome)
 	})
 	return said, err
 }

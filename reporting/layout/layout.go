@@ -96,9 +96,26 @@ func (l *Layout) NoteView(r *http.Request, account delivery.AccountID, order del
 	if strings.HasSuffix(r.URL.Path, "/live") {
 		within = liveViewsNotedEvery
 	}
-	return l.Ledger.Audit.AppendUnless(r.Context(), &audit.Entry{At: l.Ledger.Now().Truncate(time.Millisecond), ID: audit.NewID(), Version: 1,
-		Actor: who.Name, Credential: map[bool]string{true: "session", false: "token"}[who.BySession()], Address: who.Address, RequestID: auth.NewRequestID(), Action: "recipient viewed",
-		Account: account, Order: order}, within)
+
+	credential := "token"
+	if who.BySession() {
+		credential = "session"
+	}
+
+	entry := &audit.Entry{
+		At:         l.Ledger.Now().Truncate(time.Millisecond),
+		ID:         audit.NewID(),
+		Version:    1,
+		RequestID:  auth.NewRequestID(),
+		Action:     "recipient viewed",
+		Actor:      who.Name,
+		Credential: credential,
+		Address:    who.Address,
+		Account:    account,
+		Order:      order,
+	}
+
+	return l.Ledger.Audit.AppendUnless(r.Context(), entry, within)
 }
 
 // Routes adds / to mux, which leads to the first page that somebody may see, and for

@@ -79,15 +79,32 @@ func (p *Pages) showBooks(w http.ResponseWriter, r *http.Request, name, title st
 	}
 
 	status := 0
-	if closing.IsRefusal(refused) {
+	switch {
+	case closing.IsRefusal(refused):
 		status, refused = http.StatusConflict, delivery.Refuse(delivery.CodeValidationFailed, "Nothing was done: %s.", refused)
-	} else if e := (*delivery.Error)(nil); errors.Is(refused, delivery.ErrUnavailable) || errors.As(refused, &e) && e.Code == delivery.CodeServiceUnavailable && e.RetryAfter == 0 {
+	case isOutcomeUnknown(refused):
 		p.Log.Warn("it is not known whether something was decided", "error", refused)
-		refused = delivery.Refuse(delivery.CodeServiceUnavailable, "It is not known whether this was done, because %s does not answer in time. Look at what the page shows now, then send it again if need be.",
-			map[bool]string{true: "the gateway", false: "Redis or ClickHouse"}[name == "delivery"])
+
+		silent := "Redis or ClickHouse"
+		if name == "delivery" {
+			silent = "the gateway"
+		}
+		refused = delivery.Refuse(delivery.CodeServiceUnavailable, "It is not known whether this was done, because %s does not answer in time. "+
+			"Look at what the page shows now, then send it again if need be.", silent)
 	}
 
 	return p.Show(w, r, name, layout.View{Title: title, Data: v, Refused: refused, Status: status, Plain: true})
+}
+
+// isOutcomeUnknown reports that something did not answer in time, so what was asked of it may have been done. A
+// refusal that names when to try again was given before anything was done.
+func isOutcomeUnknown(err error) bool {
+	if errors.Is(err, delivery.ErrUnavailable) {
+		return true
+	}
+
+	refusal, isRefusal := errors.AsType[*delivery.Error](err)
+	return isRefusal && refusal.Code == delivery.CodeServiceUnavailable && refusal.RetryAfter == 0
 }
 
 // closedMonth is a month that was closed, on the page and in the file.
