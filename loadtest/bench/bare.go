@@ -13,14 +13,17 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// bareWrites is the baseline of what the programs make durable. It sends a load to a server of this process that
+// sendLoad sends a load and returns its answers: harness.OpenLoop or harness.ClosedLoop.
+type sendLoad func(context.Context, harness.Load) (*harness.Answers, error)
+
+// bareWrites is the baseline of whatever the programs make durable. It sends a load to a server of this process that
 // does nothing but add the body of each request to a stream in Redis, and answers 201 when Redis has it on its disk:
-// the least that an answer over HTTP can wait for. The load's Addrs and Want are set here; send is harness.OpenLoop
-// or harness.ClosedLoop.
-func bareWrites(ctx context.Context, server *stack.Redis, load harness.Load, send func(context.Context, harness.Load) (*harness.Answers, error)) *harness.Answers {
+// the least that an answer over HTTP can wait for. It sets the load's Addrs and Want, and deletes the stream at the end.
+// It panics with a failure at the first error.
+func bareWrites(ctx context.Context, server *stack.Redis, load harness.Load, send sendLoad) *harness.Answers {
 	const stream = "bench:bare"
 	client := connect(server, load.Connections)
-	defer func() { _ = client.Close() }() // all of its writes are answered
+	defer func() { _ = client.Close() }() // every write has been answered by then
 
 	listener := got(net.Listen("tcp", "127.0.0.1:0"))
 	stop := serveHTTP(listener, func(c *fasthttp.RequestCtx) {
@@ -40,11 +43,13 @@ func bareWrites(ctx context.Context, server *stack.Redis, load harness.Load, sen
 	return answers
 }
 
-// connect opens so many connections to a server.
+// connect returns a client of a server with a pool of the given number of connections. The caller closes it.
 func connect(server *stack.Redis, connections int) *redis.Client {
 	unused := got(server.Client())
-	defer func() { _ = unused.Close() }() // it has not connected
+	defer func() { _ = unused.Close() }() // only its options are used, so it has not connected
+
 	options := *unused.Options()
 	options.PoolSize = connections
+
 	return redis.NewClient(&options)
 }

@@ -25,10 +25,14 @@ import (
 // benchmarkTimeout bounds one benchmark, its Redis and gateway included.
 const benchmarkTimeout = 2 * time.Minute
 
-// A tests is the compiled tests of a package. They read files in the package's folder.
-type tests struct{ binary, folder string }
+// tests are the compiled tests of a package.
+type tests struct {
+	binary string
+	folder string // the package's folder, in which the tests run because they read files there
+}
 
-// compileTests compiles the tests of a package such as "./gateway", once in a run.
+// compileTests compiles the tests of a package such as "./gateway". A second call in the same run returns the first one's
+// tests, whatever its flags. It panics with a failure when the tests do not compile.
 func (b *bench) compileTests(ctx context.Context, pkg string, flags ...string) tests {
 	root := got(stack.ModuleDir())
 	compiled := tests{binary: b.file(filepath.Base(pkg) + ".test"), folder: filepath.Join(root, pkg)}
@@ -51,9 +55,9 @@ func (b *bench) compileTests(ctx context.Context, pkg string, flags ...string) t
 	return compiled
 }
 
-// command runs the benchmarks of a name such as "BenchmarkServe/order", n times each. In a name such as
-// "BenchmarkDecode/*/sonic" the star stands for all of them. A count and not a time: with a time, Go first tries how
-// many fit, and each try starts everything again.
+// command returns the command that runs the benchmarks with a name such as "BenchmarkServe/order", n iterations each. In a
+// name such as "BenchmarkDecode/*/sonic" the star stands for any name at that level. The length is a number of iterations
+// and not a time: with a time, Go first tries how many iterations fit, and each try starts everything again.
 func (t tests) command(ctx context.Context, name string, n int, timeout time.Duration) *exec.Cmd {
 	pattern := "^" + strings.ReplaceAll(strings.ReplaceAll(name, "*", ".*"), "/", "$/^") + "$"
 	cmd := exec.CommandContext(ctx, t.binary, "-test.run", "^$", "-test.bench", pattern,
@@ -65,7 +69,8 @@ func (t tests) command(ctx context.Context, name string, n int, timeout time.Dur
 // measures are a benchmark's results by unit, such as "orders/s".
 type measures map[string]float64
 
-// runBenchmark returns the results of a package's benchmark, the sum of all of them where the name has a star.
+// runBenchmark runs a package's benchmark for n iterations and returns its results by unit. Where the name has a star, they
+// are the sums over all benchmarks that match. It panics with a failure if the benchmark fails or has no result.
 func (b *bench) runBenchmark(ctx context.Context, pkg, name string, n int) measures {
 	compiled := b.compileTests(ctx, pkg)
 	ctx, cancel := context.WithTimeout(ctx, benchmarkTimeout)
@@ -86,17 +91,18 @@ func (b *bench) runBenchmark(ctx context.Context, pkg, name string, n int) measu
 	return sum
 }
 
-// endOf returns the last lines of what a command has written.
+// endOf returns at most the last 4 KiB of a command's output.
 func endOf(out []byte) []byte {
 	const longest = 4 << 10
 	return bytes.TrimSpace(out[max(0, len(out)-longest):])
 }
 
-// resultLine is such as "BenchmarkServe/order-2  30000  41375 ns/op  24169 orders/s"; on one processor the name has no number.
+// resultLine matches a line such as "BenchmarkServe/order-2  30000  41375 ns/op  24169 orders/s". On one processor the name
+// has no number at its end.
 var resultLine = regexp.MustCompile(`(?m)^(Benchmark\S+?)(?:-\d+)?\s+\d+\s+(\S.*)$`)
 
-// parseBenchmarks reads the results in the output of a test binary, by the names of the benchmarks. None at all is an
-// error, and so are two of one name.
+// parseBenchmarks returns the results in the output of a test binary, by the names of the benchmarks. It fails if there is
+// no result, if two have the same name, or if a figure has no unit.
 func parseBenchmarks(out string) (map[string]measures, error) {
 	all := make(map[string]measures)
 	for _, line := range resultLine.FindAllStringSubmatch(out, -1) {
@@ -122,10 +128,10 @@ func parseBenchmarks(out string) (map[string]measures, error) {
 	return all, nil
 }
 
-// resultCount is the unit of how many results were summed up.
+// resultCount is the unit under which sumOfBenchmarks returns the number of results it has added up.
 const resultCount = "results"
 
-// sumOfBenchmarks adds up the results whose names match, of which there must be one at least.
+// sumOfBenchmarks adds up, unit by unit, the results whose names match the pattern. It fails if none does.
 func sumOfBenchmarks(out, name string) (measures, error) {
 	all, err := parseBenchmarks(out)
 	if err != nil {
@@ -156,17 +162,17 @@ func sumOfBenchmarks(out, name string) (measures, error) {
 	return sum, nil
 }
 
-// A trial is one benchmark of several that are compared, and how often a full run does what it measures:
-// for about a second and a half of a two-core machine.
+// A trial is one of several benchmarks that are compared.
 type trial struct {
 	name string
-	n    int
+	n    int // iterations in a full run: about a second and a half on two cores
 }
 
-// trials are the results of several, round by round.
+// trials are the results of compared benchmarks, round by round, by the name of the trial.
 type trials map[string][]measures
 
-// runTrials runs the trials of a benchmark in turns.
+// runTrials runs the trials of a package's benchmark in turns, and returns their results. unit is the one that progress
+// lines show.
 func (b *bench) runTrials(ctx context.Context, pkg, benchmark, unit string, compared ...trial) trials {
 	results := make(trials)
 	b.inTurns(len(compared), func(round, i int) {
@@ -180,7 +186,7 @@ func (b *bench) runTrials(ctx context.Context, pkg, benchmark, unit string, comp
 	return results
 }
 
-// rounds returns one trial's figures of a unit. A round without it is no number, which no figure may be.
+// rounds returns one trial's figures in a unit. A round that did not measure the unit is NaN, which check refuses.
 func (t trials) rounds(name, unit string) []float64 {
 	var list []float64
 	for _, m := range t[name] {
@@ -193,7 +199,7 @@ func (t trials) rounds(name, unit string) []float64 {
 	return list
 }
 
-// addTrials notes all rounds of a figure: one trial beside another, in the figure's unit.
+// addTrials sets all rounds of a figure and of its baseline to the results of two trials, in the figure's unit.
 func (b *bench) addTrials(t trials, key, name, base string) {
 	f := b.figure(key)
 	f.Values = t.rounds(name, f.Unit)

@@ -16,9 +16,9 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// Suite growth measures whether an order costs the same with history as without: with millions of resident orders,
-// with many accounts or one that sends everything, with the ids of years of orders; and what one of each takes in
-// Redis's memory. The measuring is BenchmarkGrowth of internal/ledger, which fills Redis faster than the ledger's
+// growthSuite returns suite growth. It measures whether an order costs the same with history as without: with millions of resident orders,
+// with many accounts or one that sends everything, with the ids of years of orders. It also measures how much of Redis's
+// memory one of each takes. The measuring is BenchmarkGrowth of internal/ledger, which fills Redis faster than the ledger's
 // methods could. Two servers run side by side and take turns, one of them with little of the same kind.
 func growthSuite() suite {
 	return suite{
@@ -46,19 +46,25 @@ func growthSuite() suite {
 const (
 	growthTimeout = 100 * time.Minute
 
-	// mostGrowth is what is accepted of an order's cost with history, as a multiple of that without.
+	// mostGrowth bounds an order's cost with history, as a multiple of its cost without.
 	mostGrowth = 1.15
-	// mostColdGrowth is for what does little else than to look at memory that no cache holds: a look-up reads from four
-	// places, each of which takes as long as a few hundred instructions, whatever the number of ids is once the caches
-	// are full.
+	// mostColdGrowth is the bound for calls that do little else than read memory that no cache holds. A look-up reads from
+	// four places, and each read takes as long as a few hundred instructions. Once the caches are full, the number of ids
+	// makes no difference.
 	mostColdGrowth = 2
 )
 
-// A growthMetric says which metric of BenchmarkGrowth a figure is, beside the one with "base-" before its name.
-type growthMetric struct{ suffix, metric string }
+// A growthMetric names the metric of BenchmarkGrowth that a figure shows. The figure's baseline is the metric with "base-"
+// before its name.
+type growthMetric struct {
+	suffix string // of the figure's key
+	metric string
+}
 
 var orderMetrics = []growthMetric{{".redis", "redis-us/order"}, {".elapsed", "us/order"}, {".p99", "p99-us"}}
 
+// growthFigures returns the figures of orderMetrics, with keys that begin with key. with and without describe the two
+// sides of the comparison in the table.
 func growthFigures(key, with, without string) []*figure {
 	return []*figure{
 		{Key: key + ".redis", What: "Redis CPU per order " + with, Unit: "us", Baseline: without, Limit: ratioAtMost(mostGrowth)},
@@ -117,6 +123,11 @@ func (b *bench) measureIDGrowth(ctx context.Context) {
 	b.addMetric(results, "ids/memory", "ids.memory", "B/id")
 }
 
+var memoryMetrics = []growthMetric{
+	{".created", "B/created"}, {".delivered", "B/delivered"}, {".replays", "B/replays"},
+	{".id", "B/id"}, {".windows", "B/account"},
+}
+
 func memoryFigures() []*figure {
 	return []*figure{
 		{Key: "memory.created", What: "memory of an order, Searching, with its event and lists", Unit: "B", Limit: atMost(1200)},
@@ -130,7 +141,7 @@ func memoryFigures() []*figure {
 
 func (b *bench) measureMemory(ctx context.Context) {
 	results := b.runGrowth(ctx, "memory")
-	for _, m := range []growthMetric{{".created", "B/created"}, {".delivered", "B/delivered"}, {".replays", "B/replays"}, {".id", "B/id"}, {".windows", "B/account"}} {
+	for _, m := range memoryMetrics {
 		b.addMetric(results, "memory/each", "memory"+m.suffix, m.metric)
 	}
 }

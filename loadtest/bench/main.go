@@ -33,8 +33,8 @@ import (
 // A suite is what one run measures, in the order of its table.
 type suite struct {
 	name  string
-	about string // for -help: what is measured against what
-	takes string // for -help: how long, on two cores
+	about string // shown by -help: the figures and their baselines
+	takes string // shown by -help: how long a run takes on two cores
 
 	timeout      time.Duration // of a whole run
 	fullRounds   int           // without -rounds and -short
@@ -42,14 +42,14 @@ type suite struct {
 	measurements []measurement
 }
 
-// A measurement fills in its figures, round by round.
+// A measurement fills in its figures, round by round. Its function panics with a failure at the first error.
 type measurement struct {
-	name    string // for -only
+	name    string // matched by -only
 	measure func(*bench, context.Context)
 	figures []*figure
 }
 
-// suites returns all of them, with no figure measured yet.
+// suites returns all suites in the order of the usage text. No figure has been measured yet; each call returns new ones.
 func suites() []suite {
 	return []suite{ordersSuite(), webhooksSuite(), receiversSuite(), reportingSuite(), growthSuite()}
 }
@@ -58,18 +58,19 @@ func suites() []suite {
 type bench struct {
 	suite
 	options
-	chosen []measurement // those that -only names
-	out    io.Writer
-	dir    string // temporary: binaries, data, logs
+	chosen []measurement // the suite's measurements that -only matches
 
-	// year is made by the first measurement of suite reporting that needs it.
+	out io.Writer
+	dir string // temporary folder of binaries, data and logs; removed at the end without -keep
+
+	// year is made by the first measurement of suite reporting that needs it; nil before. takeMeasurements stops it.
 	year *reportingEnv
 
-	// crowdMemory is the memory that measurement many of suite receivers has found, round by round, in MiB.
+	// crowdMemory is the memory in MiB that the measurement "many" of suite receivers has found, round by round.
 	crowdMemory []float64
 }
 
-// options are the flags.
+// options are the values of the flags. setDefaults fills in rounds, json, seed, orders and history where they are zero.
 type options struct {
 	short  bool
 	only   string
@@ -77,10 +78,10 @@ type options struct {
 	json   string
 	keep   bool
 
-	seed    uint64 // of suite webhooks
-	profile string // of suites webhooks and reporting
-	orders  int    // of suite reporting
-	history int    // of suite reporting
+	seed    uint64 // suite webhooks only
+	profile string // suites webhooks and reporting only
+	orders  int    // suite reporting only
+	history int    // suite reporting only
 }
 
 func main() {
@@ -113,8 +114,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}()
 
 	if b.programs != nil {
-		err := stack.Build(ctx, b.file("bin"), b.programs...)
-		if err != nil {
+		if err := stack.Build(ctx, b.file("bin"), b.programs...); err != nil {
 			return err
 		}
 	}
@@ -147,20 +147,26 @@ func parse(args []string, out io.Writer) (*bench, error) {
 	}
 
 	name := set.String("suite", "orders", "orders, webhooks, receivers, reporting or growth")
-	set.BoolVar(&b.short, "short", false, "a minute or two instead: does all of it work? checks only what holds in a run of any length")
+	set.BoolVar(&b.short, "short", false,
+		"a minute or two instead: does all of it work? checks only what holds in a run of any length")
 	set.StringVar(&b.only, "only", "", "measure only these of the suite, a regular expression")
-	set.IntVar(&b.rounds, "rounds", 0, fmt.Sprintf("1 to %d; everything is measured once in each (default 5 of orders, 15 of growth, 1 of receivers, 3 of the others; short 1)", maxRounds))
+	set.IntVar(&b.rounds, "rounds", 0,
+		fmt.Sprintf("1 to %d; everything is measured once in each "+
+			"(default 5 of orders, 15 of growth, 1 of receivers, 3 of the others; short 1)", maxRounds))
 	set.StringVar(&b.json, "json", "", "where the figures are written (default DATA_DIR/bench-SUITE.json)")
 	set.BoolVar(&b.keep, "keep", false, "keep the folder with data and logs")
-	set.Uint64Var(&b.seed, "seed", 0, "webhooks: decides when the worker is killed; 0: another one every time, which the head of the table names")
-	set.StringVar(&b.profile, "profile", "", "webhooks, reporting: write a CPU profile of the worker or the exporter in the last round to this file")
-	set.IntVar(&b.orders, "orders", 0, fmt.Sprintf("reporting: orders to export, %d to %d (default %d, short %d)", minOrders, maxOrders, fullOrders, shortOrders))
-	set.IntVar(&b.history, "history", 0, fmt.Sprintf("reporting: orders in the year, %d to %d (default %d, short %d)", minHistory, maxHistory, fullHistory, shortHistory))
-	err := set.Parse(args)
-	if err != nil {
+	set.Uint64Var(&b.seed, "seed", 0,
+		"webhooks: decides when the worker is killed; 0: another one every time, which the head of the table names")
+	set.StringVar(&b.profile, "profile", "",
+		"webhooks, reporting: write a CPU profile of the worker or the exporter in the last round to this file")
+	set.IntVar(&b.orders, "orders", 0,
+		fmt.Sprintf("reporting: orders to export, %d to %d (default %d, short %d)", minOrders, maxOrders, fullOrders, shortOrders))
+	set.IntVar(&b.history, "history", 0,
+		fmt.Sprintf("reporting: orders in the year, %d to %d (default %d, short %d)", minHistory, maxHistory, fullHistory, shortHistory))
+
+	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
-
 	if set.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", set.Arg(0))
 	}
@@ -172,19 +178,17 @@ func parse(args []string, out io.Writer) (*bench, error) {
 	}
 
 	b.suite = all[i]
-
-	err = b.choose()
-	if err != nil {
+	if err := b.choose(); err != nil {
 		return nil, err
 	}
-	err = b.setDefaults()
-	if err != nil {
+	if err := b.setDefaults(); err != nil {
 		return nil, err
 	}
 
 	return b, b.checkNumbers()
 }
 
+// printUsage writes the usage text up to the flags, with every suite and its measurements.
 func printUsage(out io.Writer) {
 	fmt.Fprint(out, `Usage: go run ./loadtest/bench [-suite orders|webhooks|receivers|reporting|growth] [flags]
 
@@ -207,7 +211,7 @@ loadtest/README.md explains every line.
 	fmt.Fprintln(out, "Flags:")
 }
 
-// choose takes the measurements that -only asks for, which must be one at least.
+// choose sets b.chosen to the measurements that -only matches. It fails if -only is no regular expression or matches none.
 func (b *bench) choose() error {
 	only, err := regexp.Compile(b.only)
 	if err != nil {
@@ -227,7 +231,7 @@ func (b *bench) choose() error {
 	return nil
 }
 
-// setDefaults sets what no flag has set.
+// setDefaults replaces the zero values of the options by those of the suite. It fails if the data folder is not found.
 func (b *bench) setDefaults() error {
 	if b.rounds == 0 {
 		b.rounds = short(b, b.fullRounds, 1)
@@ -256,7 +260,7 @@ func (b *bench) setDefaults() error {
 	return nil
 }
 
-// checkNumbers fails when a number is out of its range, or of another suite.
+// checkNumbers fails when a number is out of its range, or when the chosen suite does not use it.
 func (b *bench) checkNumbers() error {
 	if b.rounds < 1 || b.rounds > maxRounds {
 		return fmt.Errorf("-rounds: want 1 to %d", maxRounds)
@@ -279,7 +283,7 @@ func (b *bench) checkNumbers() error {
 	return nil
 }
 
-// report is what a run leaves as JSON.
+// A report is a run's result, as it is written to the JSON file.
 type report struct {
 	Suite   string          `json:"suite"`
 	Machine harness.Machine `json:"machine"`
@@ -292,8 +296,9 @@ type report struct {
 	Figures []*figure       `json:"figures"`
 }
 
-// measure takes the chosen measurements and reports what they found, also what was found before a
-// failure.
+// measure takes the chosen measurements, prints the table and writes the JSON file. After a failure it does so with the
+// figures that were measured before; if there are none, there is no table and no file. The error joins the failure, every
+// figure beyond its limit, and the error of writing.
 func (b *bench) measure(ctx context.Context) error {
 	r := report{
 		Suite:   b.name,
@@ -328,7 +333,7 @@ func (b *bench) measure(ctx context.Context) error {
 	return errors.Join(failure, beyond, harness.WriteJSON(b.json, &r, b.out))
 }
 
-// printHead says where, when and how the figures of the table were measured.
+// printHead writes the lines above the table: the suite, the machine, the rounds and the seed.
 func (b *bench) printHead(r *report) {
 	b.progress("\nsuite %s\n%s", b.name, r.Machine)
 
@@ -350,7 +355,8 @@ func (b *bench) printHead(r *report) {
 	b.progress("")
 }
 
-// takeMeasurements ends with the first that fails.
+// takeMeasurements takes the chosen measurements one after another, and returns the error of the first that fails. The
+// later ones are not taken then. If ctx has ended, the error is the cause of that.
 func (b *bench) takeMeasurements(ctx context.Context) error {
 	defer func() {
 		if b.year != nil {
@@ -361,7 +367,7 @@ func (b *bench) takeMeasurements(ctx context.Context) error {
 	for _, m := range b.chosen {
 		err := caught(func() { m.measure(b, ctx) })
 		if ctx.Err() != nil {
-			err = context.Cause(ctx) // what broke off because of it says less
+			err = context.Cause(ctx) // says more than the error of the call that it interrupted
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
@@ -371,25 +377,25 @@ func (b *bench) takeMeasurements(ctx context.Context) error {
 	return nil
 }
 
-// failure is what a measurement ends with at its first error: what follows would measure nothing. Where the error is,
-// must and got panic with it, as in a test that fails; caught, around each measurement and around what other packages
-// call back, returns it. Other goroutines than the measurement's own return errors as usual.
+// A failure is the panic that ends a measurement at its first error, because nothing after it could be measured. must and
+// got panic with it. caught recovers it; it stands around each measurement, and around functions that other packages call
+// back. Only the measurement's own goroutine may panic with it; others return errors.
 type failure struct{ error }
 
-// must ends the measurement unless err is nil.
+// must panics with a failure unless err is nil.
 func must(err error) {
 	if err != nil {
 		panic(failure{err})
 	}
 }
 
-// got returns a result, unless there is an error: then it ends the measurement.
+// got returns result. It panics with a failure unless err is nil.
 func got[T any](result T, err error) T {
 	must(err)
 	return result
 }
 
-// caught does something and returns the error that ended it.
+// caught calls do and returns the error of the failure that ended it, or nil. Any other panic goes on.
 func caught(do func()) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -406,8 +412,8 @@ func caught(do func()) (err error) {
 	return nil
 }
 
-// inTurns measures n things once in every round. The order turns from round to
-// round, so that none always runs behind the same other.
+// inTurns calls measure once for each i below n in every round. Each round begins with another i, so that no measurement
+// always has the same place in its round.
 func (b *bench) inTurns(n int, measure func(round, i int)) {
 	for round := range b.rounds {
 		for i := range n {
@@ -416,7 +422,7 @@ func (b *bench) inTurns(n int, measure func(round, i int)) {
 	}
 }
 
-// figures returns those of all chosen measurements.
+// figures returns the figures of all chosen measurements, in the order of the table.
 func (b *bench) figures() []*figure {
 	var all []*figure
 	for _, m := range b.chosen {
@@ -425,7 +431,7 @@ func (b *bench) figures() []*figure {
 	return all
 }
 
-// figure returns the one of a key, which the suite must have.
+// figure returns the figure with a key. It panics with a failure if no chosen measurement has it.
 func (b *bench) figure(key string) *figure {
 	for _, f := range b.figures() {
 		if f.Key == key {
@@ -436,20 +442,20 @@ func (b *bench) figure(key string) *figure {
 	return nil
 }
 
-// add notes one round of a figure that has no baseline.
+// add appends the value of one round to a figure that has no baseline.
 func (b *bench) add(key string, value float64) {
 	f := b.figure(key)
 	f.Values = append(f.Values, value)
 }
 
-// addBeside notes one round of a figure and of its baseline.
+// addBeside appends the values of one round to a figure and to its baseline.
 func (b *bench) addBeside(key string, value, base float64) {
 	f := b.figure(key)
 	f.Values = append(f.Values, value)
 	f.Bases = append(f.Bases, base)
 }
 
-// note adds to the end of a figure's line.
+// note adds a remark to the end of a figure's line in the table.
 func (b *bench) note(key, format string, a ...any) {
 	f := b.figure(key)
 	if f.Note != "" {
@@ -458,11 +464,12 @@ func (b *bench) note(key, format string, a ...any) {
 	f.Note += fmt.Sprintf(format, a...)
 }
 
+// progress writes a line to the output of the run.
 func (b *bench) progress(format string, a ...any) {
 	fmt.Fprintf(b.out, format+"\n", a...)
 }
 
-// short returns one of two values of the same kind: that of a full run, or that of a short one.
+// short returns shortened in a short run, and full otherwise.
 func short[T any](b *bench, full, shortened T) T {
 	if b.short {
 		return shortened
@@ -470,7 +477,7 @@ func short[T any](b *bench, full, shortened T) T {
 	return full
 }
 
-// file returns a path in the run's folder.
+// file returns the path of a file in the run's temporary folder.
 func (b *bench) file(names ...string) string {
 	return filepath.Join(append([]string{b.dir}, names...)...)
 }

@@ -240,14 +240,17 @@ func (b *bench) measureWaits(ctx context.Context, s *system) {
 	written := bareWrites(ctx, s.Redis, load, harness.OpenLoop)
 
 	for _, percentile := range []struct {
-		key string
-		of  float64
+		key     string
+		percent float64
 	}{{"wait_p50", 50}, {"wait_p99", 99}, {"wait_p999", 99.9}} {
-		wait, write, base := quantile(orders.Latency, percentile.of), quantile(written.Latency, percentile.of), quantile(unknown.Latency, percentile.of)
+		wait := quantile(orders.Latency, percentile.percent)
+		write := quantile(written.Latency, percentile.percent)
+		base := quantile(unknown.Latency, percentile.percent)
+
 		b.addBeside(percentile.key+"_xadd", wait, write)
 		b.addBeside(percentile.key, wait, base)
-		b.progress("%s at %d orders/s in an open loop: %s ms, of one bare XADD each %s ms, of an unknown path %s ms", percentile.key, rate,
-			number(wait), number(write), number(base))
+		b.progress("%s at %d orders/s in an open loop: %s ms, of one bare XADD each %s ms, of an unknown path %s ms",
+			percentile.key, rate, number(wait), number(write), number(base))
 	}
 
 	s.settle(ctx)

@@ -31,7 +31,7 @@ type figure struct {
 	Values []float64 `json:"values"`
 	Bases  []float64 `json:"baseline_values,omitempty"`
 
-	// What summarize makes of them.
+	// What summarize and compare derive from Values and Bases.
 	Figure *spread `json:"figure"`
 	Base   *spread `json:"baseline_figure,omitempty"`
 	Ratio  *spread `json:"ratio,omitempty"` // nil without a baseline, or when all of it is 0
@@ -40,7 +40,7 @@ type figure struct {
 	Note string `json:"note,omitempty"` // at the end of the line
 }
 
-// What becomes of a figure that is compared with its limit.
+// The results of comparing a figure with its limit.
 const (
 	resultOK     = "ok"
 	resultBeyond = "BEYOND"
@@ -78,7 +78,7 @@ func atMost(bound float64) *limit {
 	return &limit{AtMost: &bound, InShortRuns: true}
 }
 
-// String is such as "ratio >= 0.50", or "<= 200".
+// String returns a text such as "ratio >= 0.50", or "<= 200".
 func (l *limit) String() string {
 	sign, bound := ">=", l.AtLeast
 	if bound == nil {
@@ -101,14 +101,14 @@ func (l *limit) accepts(value float64) bool {
 	return value <= *l.AtMost
 }
 
-// A spread is what several rounds come to.
+// A spread summarizes the rounds of a figure.
 type spread struct {
 	Median   float64 `json:"median"`
 	Least    float64 `json:"least"`
 	Greatest float64 `json:"greatest"`
 }
 
-// spreadOf summarizes rounds, of which there is at least one.
+// spreadOf summarizes rounds. It panics if there are none.
 func spreadOf(rounds []float64) *spread {
 	return &spread{
 		Median:   harness.Median(rounds),
@@ -117,7 +117,7 @@ func spreadOf(rounds []float64) *spread {
 	}
 }
 
-// String is "0.52 (0.50..0.55)", or "0.52" of one round.
+// String returns a text such as "0.52 (0.50..0.55)", or "0.52" if all rounds are the same.
 func (s *spread) String() string {
 	if s.Least == s.Greatest {
 		return number(s.Median)
@@ -147,10 +147,12 @@ func check(figures []*figure, short bool) error {
 	return errors.Join(failures...)
 }
 
-// summarize fills in what follows from the rounds.
+// summarize sets the spreads of the figure, of its baseline and of their ratio. It fails if the figure was not measured, if
+// a round is not a number, or if the baseline has another number of rounds.
 func (f *figure) summarize() error {
 	isNoNumber := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 	all := slices.Concat(f.Values, f.Bases)
+
 	switch {
 	case len(f.Values) == 0:
 		return fmt.Errorf("%s was not measured", f.Key)
@@ -180,7 +182,8 @@ func (f *figure) summarize() error {
 	return nil
 }
 
-// compare sets the result of a figure that has a limit. The error says how it is beyond it.
+// compare sets the result of a figure that has a limit. It fails if the figure is beyond the limit, or if the limit is one
+// of the ratio and there is no ratio. summarize must have been called.
 func (f *figure) compare() error {
 	var compared float64
 	switch {
@@ -202,7 +205,7 @@ func (f *figure) compare() error {
 	return fmt.Errorf("%s is %s, the limit is %s", f.Key, number(compared), f.Limit)
 }
 
-// printTable writes a line for each figure that has been summarized.
+// printTable writes a line for each figure that has been summarized, and leaves the others out.
 func printTable(out io.Writer, figures []*figure) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "what\tfigure\tunit\tbaseline of the same run\tratio\tlimit\t\t")
@@ -220,7 +223,6 @@ func printTable(out io.Writer, figures []*figure) {
 		}
 
 		previous = f.What
-
 		baseline, ratio, accepted := "", "", ""
 		if f.Base != nil {
 			baseline = fmt.Sprintf("%s  %s", number(f.Base.Median), f.Baseline)

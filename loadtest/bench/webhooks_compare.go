@@ -14,13 +14,13 @@ import (
 	"vendorapi/loadtest/harness"
 )
 
-// Other programs on the machine delay everything at once, and a tenth of a second of that is more than the hundredth
-// part of a round that its 99th percentile stands for. So events that were issued while others were busy are left
-// out, on both sides of a comparison, by what the others took and when the event was issued; never by how long it
-// took.
+// Other programs on the machine delay everything at once. A tenth of a second of that is more than the hundredth part of a
+// round, and so decides its 99th percentile. So events that were issued while other programs were busy are left out, on
+// both sides of a comparison. The choice depends on the processor time of the other programs and on when the event was
+// issued, never on how long the event took.
 const (
-	noiseSpan = 100 * time.Millisecond // how often the others are measured
-	noisy     = 0.3                    // processors that they may take in a span
+	noiseSpan = 100 * time.Millisecond // how long each measurement of other programs takes
+	noisy     = 0.3                    // processors that other programs may use in a span
 
 	// An event is left out when a noisy span ends less than noiseAfter before it
 	// was issued, or begins less than noiseBefore after.
@@ -31,10 +31,10 @@ const (
 	mostLeftOut = 0.5
 )
 
-// A noise says when others were busy: the ends of the noisy spans.
+// A noise holds the ends of the spans in which other programs were busy.
 type noise []time.Time
 
-// disturbs reports whether others were busy when something was issued.
+// disturbs reports whether other programs were busy around the time at which an event was issued.
 func (n noise) disturbs(issued time.Time) bool {
 	return slices.ContainsFunc(n, func(end time.Time) bool {
 		from := end.Add(-noiseSpan - noiseBefore)
@@ -43,7 +43,8 @@ func (n noise) disturbs(issued time.Time) bool {
 	})
 }
 
-// watchOthers measures what others than the given processes use until ctx ends, and returns when they were busy.
+// watchOthers measures, until ctx ends, how much processor time all but the given processes use. It returns the spans in
+// which that was too much. The end of ctx is no error.
 func watchOthers(ctx context.Context, measured ...harness.Process) (busy noise, err error) {
 	for ctx.Err() == nil {
 		span, err := harness.During(func() error { _ = harness.Sleep(ctx, noiseSpan); return nil }, measured...)
@@ -64,7 +65,8 @@ type turn struct {
 	leftOut float64   // the share of the events that was left out, 0 to 1
 }
 
-// newTurn leaves out what others disturbed; all of it counts when almost nothing else would be left.
+// newTurn returns the turn of the received events without the disturbed ones. When less than a tenth would remain, it
+// keeps all events and says that all were disturbed. It fails if nothing was received.
 func newTurn(receipts []event, n noise) (t turn, err error) {
 	var all []float64
 	for _, e := range receipts {
@@ -92,11 +94,12 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 func (t turn) p50() float64 { return harness.Quantile(t.waits, 0.5) }
 func (t turn) p99() float64 { return harness.Quantile(t.waits, 0.99) }
 
+// String returns the turn's percentiles and the share of its events that was left out.
 func (t turn) String() string {
 	return fmt.Sprintf("p50 %s, p99 %s ms (others were busy for %.0f %%)", number(t.p50()), number(t.p99()), 100*t.leftOut)
 }
 
-// A round is what one of several found.
+// A round is the result of measuring a comparison once.
 type round struct {
 	figures map[string]float64 // by key
 	bases   map[string]float64 // of those figures that have a baseline
