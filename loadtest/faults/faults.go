@@ -199,9 +199,15 @@ func (in *injection) inject(ctx context.Context) error {
 		return do(in, ctx)
 	}
 
-	for began := time.Now(); ; {
+	began := time.Now()
+	for {
 		in.wait(ctx, in.Every[0], in.Every[1])
-		if err := cmp.Or(do(in, ctx), context.Cause(ctx)); err != nil || time.Since(began) > faultLength {
+
+		err := do(in, ctx)
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil || time.Since(began) > faultLength {
 			return err
 		}
 	}

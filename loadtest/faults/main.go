@@ -114,10 +114,11 @@ func parse(args []string) (options, error) {
 		o.addFlags(flags)
 	}
 
-	err := flags.Parse(args)
-	switch {
-	case err != nil:
+	if err := flags.Parse(args); err != nil {
 		return o, err
+	}
+
+	switch {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case o.workers < 0 || o.workers > maxWorkers:

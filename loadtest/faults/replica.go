@@ -20,6 +20,7 @@ func (s *system) addReplica(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+
 		s.ends = append(s.ends, s.master.Refuse)
 	}
 

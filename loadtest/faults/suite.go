@@ -91,6 +91,7 @@ func playAll(ctx context.Context, o options, out io.Writer) (*result, error) {
 	if err != nil {
 		return &s.result, err
 	}
+
 	s.dir, err = o.dataFolder()
 	if err != nil {
 		return &s.result, err
@@ -239,10 +240,12 @@ func (s *suite) play(ctx context.Context, r *round) (err error) {
 	if err := s.system.heal(ctx, r.workers); err != nil {
 		return err
 	}
+
 	r.vendors, err = s.system.newVendors(ctx, r.number, accounts, r.dice(1))
 	if err != nil {
 		return fmt.Errorf("setting up: %w", err)
 	}
+
 	if err := s.disturb(ctx, r); err != nil {
 		return err
 	}

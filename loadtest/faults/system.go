@@ -260,9 +260,20 @@ func (s *system) redisServers() []*stack.Redis {
 	return []*stack.Redis{s.redis}
 }
 
+// process returns the program with a name; nil if there is none of that name.
 func (s *system) process(name string) *stack.Program {
-	return map[string]*stack.Program{"gateway": s.Gateway, "worker": s.Worker, "reporting": s.Reporting,
-		"clickhouse": s.ClickHouse}[name]
+	switch name {
+	case "gateway":
+		return s.Gateway
+	case "worker":
+		return s.Worker
+	case "reporting":
+		return s.Reporting
+	case "clickhouse":
+		return s.ClickHouse
+	}
+
+	return nil
 }
 
 // signal signals a process that runs. Another's id may be that of one that does not.

@@ -47,6 +47,7 @@ func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand
 		v := &vendor{limits: delivery.DefaultLimits(), inbox: validate.NewInbox()}
 		// It stays open: a consumer group that is destroyed rounds later has the vendors' notices sent again.
 		s.ends = append(s.ends, v.inbox.Close)
+
 		v.door, err = failpoint.NewProxy(v.inbox.Listener.Addr().String())
 		if err != nil {
 			return vendors, err
@@ -54,15 +55,21 @@ func (s *system) newVendors(ctx context.Context, round, n int, random *rand.Rand
 
 		s.ends = append(s.ends, v.door.Refuse)
 		vendors = append(vendors, v)
+
 		options := stack.VendorOptions{Name: fmt.Sprintf("round %d vendor %d", round, i), WebhookURL: "http://" + v.door.Addr + "/"}
 		if i%2 == 0 { // reached with a few requests a second; several windows pass in a round
-			low := map[string]any{"orders": stack.Limit(8+random.IntN(8), 5, 4+random.IntN(3), 2),
-				"cancel": stack.Limit(3, 4), "orderStatus": stack.Limit(5, 3)}
+			low := map[string]any{
+				"orders":      stack.Limit(8+random.IntN(8), 5, 4+random.IntN(3), 2),
+				"cancel":      stack.Limit(3, 4),
+				"orderStatus": stack.Limit(5, 3),
+			}
+
 			text, err := json.Marshal(low)
 			err = errors.Join(err, json.Unmarshal(text, &v.limits))
 			if err != nil {
 				return vendors, err
 			}
+
 			options.Limits = low
 		}
 
