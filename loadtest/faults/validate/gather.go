@@ -33,13 +33,18 @@ type Sources struct {
 // queues. When ctx ends first, the error names what is left; progress is called when that has changed.
 func (s *Sources) Settle(ctx context.Context, progress func(string)) error {
 	last := ""
-	for atRest := 0; atRest < 3; atRest++ {
-		if left := s.left(ctx); left != "" {
-			atRest = -1
-			if left != last {
-				last = left
-				progress(left)
-			}
+	atRest := 0 // looks in a row that have found nothing left
+	for atRest < 3 {
+		unsettled := s.left(ctx)
+		if unsettled == "" {
+			atRest++
+		} else {
+			atRest = 0
+		}
+
+		if unsettled != "" && unsettled != last {
+			last = unsettled
+			progress(unsettled)
 		}
 
 		if err := harness.Sleep(ctx, 250*time.Millisecond); err != nil {
@@ -249,8 +254,18 @@ func rowOf(o *delivery.Order) []string {
 	}
 }
 
+// stepRows returns the rows of the order's steps, its creation first, with the columns of stepColumns.
 func (o *Order) stepRows() [][]string {
-	rows := [][]string{{o.ID, o.Account, "1", fmt.Sprint(delivery.FirstVersion(o.Created)), delivery.Searching.String(), millis(o.Created), ""}}
+	creation := []string{
+		o.ID,
+		o.Account,
+		"1",
+		fmt.Sprint(delivery.FirstVersion(o.Created)),
+		delivery.Searching.String(),
+		millis(o.Created),
+		"",
+	}
+	rows := [][]string{creation}
 	for i, c := range o.Changes {
 		rows = append(rows, []string{o.ID, o.Account, fmt.Sprint(i + 2), fmt.Sprint(c.Version), c.Status, millis(c.At), c.Failure})
 	}

@@ -1,7 +1,6 @@
 package validate
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -85,7 +84,8 @@ func (b *Inbox) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(status)
 }
 
-// take reads a request. answer is the status for a valid one; 0: 204.
+// take reads a request and returns its arrival and the status to answer with. answer is the status for a valid request; 0
+// means 204. An invalid one gets a status of its own, and the arrival says what is wrong.
 func (b *Inbox) take(req *http.Request, answer int) (a Arrival, status int) {
 	a = Arrival{Account: b.account, EventID: req.Header.Get("webhook-id"), Event: req.Header.Get("X-Service-Event")}
 	body, err := io.ReadAll(req.Body)
@@ -111,5 +111,9 @@ func (b *Inbox) take(req *http.Request, answer int) (a Arrival, status int) {
 	a.EventID, a.Event, a.Attempt, a.Occurred = e.EventID, e.Event, e.Attempt, e.OccurredAt
 	a.Order, a.External, a.Status, a.Failure = e.Order.OrderID, e.Order.ExternalOrderID, e.Order.Status, e.Order.FailureReason
 
-	return a, cmp.Or(answer, status)
+	if answer != 0 {
+		status = answer
+	}
+
+	return a, status
 }

@@ -37,7 +37,9 @@ func (c *check) checkAcknowledged() {
 				continue
 			}
 
-			first = cmp.Or(first, op)
+			if first == nil {
+				first = op
+			}
 			if op.Order != first.Order {
 				c.violated(DuplicateOrder, []string{first.Order, op.Order}, "external id %q was answered with two orders", external.name)
 			}
@@ -255,7 +257,10 @@ func (c *check) checkLimit(spans []span, subject, what string, windows ...delive
 	}
 
 	c.report.Windows++
-	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end)) })
+	slices.SortFunc(spans, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	})
+
 	for _, w := range windows {
 		if w.Count == 0 {
 			continue

@@ -60,6 +60,7 @@ type Violation struct {
 	Text      string    `json:"says"`     // one sentence
 }
 
+// String returns the violation as one line of text.
 func (v Violation) String() string {
 	return fmt.Sprintf("%s [%s]: %s", v.Invariant, strings.Join(v.Subjects, " "), v.Text)
 }
