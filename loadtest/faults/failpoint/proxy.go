@@ -165,9 +165,13 @@ func (p *Proxy) passRequests(server, client net.Conn) {
 			tail = tail[:0]
 		} else {
 			tail = append(tail, chunk...)
-			if bytes.Contains(tail, t.marker) && p.trap.CompareAndSwap(t, nil) {
-				return t.pass(server, chunk) // no other connection was faster
+			if bytes.Contains(tail, t.marker) {
+				isFirst := p.trap.CompareAndSwap(t, nil) // another connection may have been faster
+				if isFirst {
+					return t.pass(server, chunk)
+				}
 			}
+
 			tail = append(tail[:0], tail[max(0, len(tail)-len(t.marker)):]...)
 		}
 
