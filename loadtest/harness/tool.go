@@ -112,12 +112,13 @@ func WithSystem(ctx context.Context, out io.Writer, keep bool, o stack.Options, 
 	defer stop()
 
 	s.HooksURL, o.WebhookURL = url, url+"/"
+
 	s.Stack, err = stack.Start(ctx, o)
 	if err != nil {
 		return err
 	}
-
 	defer s.Stop()
+
 	s.APIs, err = s.Demo.Connect(ctx, client.New("", 16))
 	if err != nil {
 		return err
@@ -126,6 +127,7 @@ func WithSystem(ctx context.Context, out io.Writer, keep bool, o stack.Options, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() { cancel(s.Wait(ctx)) }()
+
 	err = use(ctx, s)
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
