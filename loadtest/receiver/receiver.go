@@ -138,15 +138,18 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(status)
 }
 
-// Read is the event of a webhook and the status that it is answered with: 204, or 401 and 400 with the error.
+// Read returns the event of a webhook and the status to answer with: 204, 401 with an error if the signature is not
+// accepted, or 400 with an error if the body or a header is not as documented.
 func Read(secrets []string, header http.Header, body []byte, now time.Time) (e Event, status int, err error) {
 	if err := snippets.Verify(secrets, header, body, now); err != nil {
 		return e, http.StatusUnauthorized, err
 	}
+
 	e, err = parse(header, body)
 	if err != nil {
 		return e, http.StatusBadRequest, err
 	}
+
 	return e, http.StatusNoContent, nil
 }
 
@@ -236,7 +239,14 @@ func (r *Receiver) store(e Event, body [sha256.Size]byte) (duplicate bool) {
 // rules" 4). Steps that a fleet skipped share one time; the status orders them.
 func (r *Receiver) insert(e Event) {
 	line := r.orders[e.Order.OrderID]
-	line = append(line, Entry{e.Order.Status, e.OccurredAt, r.now(), e.EventID, e.Attempt})
+	line = append(line, Entry{
+		Status:     e.Order.Status,
+		OccurredAt: e.OccurredAt,
+		ArrivedAt:  r.now(),
+		EventID:    e.EventID,
+		Attempt:    e.Attempt,
+	})
+
 	slices.SortStableFunc(line, func(a, b Entry) int {
 		return cmp.Or(a.OccurredAt.Compare(b.OccurredAt), cmp.Compare(snippets.Rank[a.Status], snippets.Rank[b.Status]))
 	})
