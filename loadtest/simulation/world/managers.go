@@ -15,10 +15,11 @@ type manager struct {
 	*vendor
 	who     string
 	random  *rand.Rand
-	changes int // of settings, so that each value is new
+	changes int // settings changed so far; part of each new value, so that no value occurs twice
 }
 
-// manage acts every ten minutes, on average, also while nobody else does: what ends within an hour is tried before.
+// manage acts every ten minutes, on average, until the plan or ctx ends. It also acts while nobody else does, so that a
+// secret or token that ends within an hour is tried before.
 func (m *manager) manage(ctx context.Context) {
 	for time.Now().Before(m.w.plan.end()) {
 		pause(ctx, time.Duration(m.random.Int64N(int64(20*time.Minute))))
@@ -29,6 +30,7 @@ func (m *manager) manage(ctx context.Context) {
 	}
 }
 
+// do does one of the manager's actions, by chance.
 func (m *manager) do() {
 	chance := m.random.IntN(16)
 	switch {
@@ -49,21 +51,25 @@ func (m *manager) do() {
 	}
 }
 
-// replay has everything sent again since some time.
+// replay asks for a replay of all events of the last two hours or less, and notes the request for the checks.
 func (m *manager) replay() {
 	since := time.Now().Add(-time.Duration(m.random.IntN(120)) * time.Minute).Truncate(time.Second)
+
 	m.w.mu.Lock()
 	m.w.replays = append(m.w.replays, validate.ReplayRequest{Account: m.id, Since: since, Asked: time.Now()})
 	m.w.mu.Unlock()
-	m.w.ask(m.who, m.random, m.asVendor("POST", "/webhook/replay", jsonOf(map[string]string{"since": since.UTC().Format(time.RFC3339)})))
+
+	body := jsonOf(map[string]string{"since": since.UTC().Format(time.RFC3339)})
+	m.w.ask(m.who, m.random, m.asVendor("POST", "/webhook/replay", body))
 }
 
-// asVendor is a request to the vendors' API.
+// asVendor returns a request to the vendors' API with an access token of the account. It may ask for a token first.
 func (m *manager) asVendor(method, path, body string) request {
 	return request{method: method, path: "/api/vendor/v1" + path, body: body, bearer: m.credentials.token(m.who, m.random)}
 }
 
-// setting sends a request that changes or reads a setting, and logs what was answered.
+// setting sends a request that changes or reads a setting, and logs the operation with its answer. value returns the
+// setting from an answer; it is called for a successful read only, and may be nil for a change.
 func (m *manager) setting(op validate.Operation, r request, value func(*answer) string) {
 	op.Client, op.Account, op.Start = 200, m.id, time.Now()
 	a := m.w.ask(m.who, m.random, r)
@@ -77,12 +83,13 @@ func (m *manager) setting(op validate.Operation, r request, value func(*answer) 
 // changeLimit changes a limit that nobody reaches.
 func (m *manager) changeLimit() {
 	m.changes++
-	most := 10_000 + m.changes
-	m.setting(validate.Operation{Kind: validate.Set, Setting: "limit", Value: strconv.Itoa(most)},
-		admin("PATCH", "/accounts/"+m.id, jsonOf(map[string]any{"limits": map[string]any{"maxStores": most}})), nil)
+	maxStores := 10_000 + m.changes
+	body := jsonOf(map[string]any{"limits": map[string]any{"maxStores": maxStores}})
+	m.setting(validate.Operation{Kind: validate.Set, Setting: "limit", Value: strconv.Itoa(maxStores)},
+		admin("PATCH", "/accounts/"+m.id, body), nil)
 }
 
-// moveWebhook gives the receiver another address, at which the same one is reached.
+// moveWebhook sets another URL of the webhook, which leads to the same receiver.
 func (m *manager) moveWebhook() {
 	m.changes++
 	url := m.receiverURL() + strconv.Itoa(m.changes)
@@ -113,9 +120,10 @@ func (v *vendor) rotateWebhookSecret(who string, random *rand.Rand) {
 	before := v.receiver.secrets
 	v.receiver.secrets = nil
 	v.receiver.mu.Unlock()
+
 	asked := time.Now()
 	a := v.w.ask(who, random, admin("POST", "/accounts/"+v.id+"/webhook/rotate", jsonOf(map[string]bool{"revokeOld": revoke})))
-	if !a.ok() && !a.unknown() { // refused: so many earlier ones still work
+	if !a.ok() && !a.unknown() { // refused, because too many earlier secrets still work: nothing has changed
 		v.receiver.mu.Lock()
 		v.receiver.secrets = before
 		v.receiver.mu.Unlock()
@@ -135,6 +143,7 @@ func (v *vendor) rotateWebhookSecret(who string, random *rand.Rand) {
 
 	var data struct{ Secret string }
 	a.into(&data)
+
 	v.receiver.mu.Lock()
 	defer v.receiver.mu.Unlock()
 	for i, s := range before {
@@ -146,15 +155,18 @@ func (v *vendor) rotateWebhookSecret(who string, random *rand.Rand) {
 		}
 	}
 
-	v.receiver.secrets = append(before, &secret{value: data.Secret, issued: a.ended})
+	before = append(before, &secret{value: data.Secret, issued: a.ended})
+	v.receiver.secrets = before
 }
 
 // rotate replaces the secret of the credentials; with revokeOld every earlier secret and token ends.
 func (c *credentials) rotate(id, who string, random *rand.Rand) {
 	revoke := percent(random, 60)
+
 	c.mu.Lock()
 	before, bearer, fetched := c.secret, c.bearer, c.fetched
 	c.mu.Unlock()
+
 	a := c.w.askUntil(who, random, admin("POST", "/accounts/"+id+"/credentials", jsonOf(map[string]bool{"revokeOld": revoke})))
 	if !a.ok() {
 		return
@@ -162,6 +174,7 @@ func (c *credentials) rotate(id, who string, random *rand.Rand) {
 
 	var data struct{ ClientSecret string }
 	a.into(&data)
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.secret = data.ClientSecret
@@ -173,8 +186,8 @@ func (c *credentials) rotate(id, who string, random *rand.Rand) {
 	for _, secret := range c.replaced {
 		c.former = append(c.former, former{value: secret, after: a.ended})
 	}
-
 	c.replaced = nil
+
 	if bearer != "" {
 		c.former = append(c.former, former{value: bearer, isToken: true, issued: fetched, after: a.ended})
 	}
@@ -182,17 +195,20 @@ func (c *credentials) rotate(id, who string, random *rand.Rand) {
 	c.bearer = ""
 }
 
-// revocationSlack is how long a gateway may go without asking whether something was revoked.
+// revocationSlack is how long a gateway may accept a revoked secret or token, because it has not asked again.
 const revocationSlack = 6 * time.Minute
 
-// tryFormer tries what has ended: it must be refused for ever.
+// tryFormer uses each revoked secret and token once, and reports a breach for one that is accepted. It leaves out those
+// that a gateway may still accept (revocationSlack), and tokens that are too old to work anyway.
 func (c *credentials) tryFormer(who string, random *rand.Rand) {
 	c.mu.Lock()
-	former := append([]former(nil), c.former...)
+	revoked := append([]former(nil), c.former...)
 	c.mu.Unlock()
-	for _, f := range former {
+
+	for _, f := range revoked {
 		began := time.Now()
-		if began.Before(f.after.Add(revocationSlack)) || f.isToken && time.Since(f.issued) > 2*time.Hour {
+		mayStillWork := began.Before(f.after.Add(revocationSlack))
+		if mayStillWork || f.isToken && time.Since(f.issued) > 2*time.Hour {
 			continue
 		}
 

@@ -470,10 +470,10 @@ func (s *Server) run(caller string, commands []redis.Cmder) {
 	}
 
 	var pipe redis.Pipeliner
-	own := s.watching[caller]
+	watching := s.watching[caller]
 	switch {
-	case name == "multi" && own != nil:
-		pipe = own.TxPipeline()
+	case name == "multi" && watching != nil:
+		pipe = watching.TxPipeline()
 	case name == "multi":
 		pipe = s.client.TxPipeline()
 	default:
