@@ -18,22 +18,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answerTimeout is how long answers may take after the last request was due.
+// answerTimeout bounds how long after the end of a load its answers may come. A connection breaks then.
 const answerTimeout = 10 * time.Second
 
-// Load is what is sent. All of it is required but Rate, which only OpenLoop reads.
+// Load describes the requests to send. Every field is required except Rate, which only OpenLoop reads.
 type Load struct {
-	Addrs       []string      // host:port; the connections go to them in turn
+	Addrs       []string      // host:port; the connections go to the addresses in turn
 	Connections int           // how many requests can be in flight at once
 	Rate        float64       // requests per second
 	Duration    time.Duration // how long requests are sent
+
 	// Request appends request n (0, 1, 2, …) to dst: HTTP/1.1, whole, the
 	// connection kept. It is called from several goroutines, once for each n.
 	Request func(dst []byte, n int) []byte
 	Want    int // the status that every answer should have
 }
 
-// at is the scheduled instant of request n of an open loop. It depends on nothing that happens during the run.
+// at returns the scheduled instant of request n of an open loop. It depends on nothing that happens during the run.
 func (l *Load) at(start time.Time, n int) time.Time {
 	return start.Add(time.Duration(float64(n) / l.Rate * float64(time.Second)))
 }
@@ -42,15 +43,17 @@ func (l *Load) at(start time.Time, n int) time.Time {
 type Answers struct {
 	// Latency is in microseconds up to the last byte of the answer: in an open
 	// loop from the scheduled instant, in a closed one from the writing.
-	Latency        *hdrhistogram.Histogram
-	Answered       int
-	Unexpected     int           // of these, without the wanted status
-	Sample         string        // the first of those
+	Latency *hdrhistogram.Histogram
+
+	Answered   int
+	Unexpected int    // answers without the wanted status
+	Sample     string // status and beginning of the body of the first such answer; empty if there was none
+
 	Sent, Received int64         // bytes of all requests and answers
 	Elapsed        time.Duration // from the first scheduled instant to the last answer
 }
 
-// PerSecond is the rate of answers with the wanted status.
+// PerSecond returns the rate of answers with the wanted status.
 func (a *Answers) PerSecond() float64 { return float64(a.Answered-a.Unexpected) / a.Elapsed.Seconds() }
 
 // ClosedLoop keeps every connection busy for Duration: the next request goes when the last one is answered. It
@@ -90,11 +93,12 @@ func OpenLoop(ctx context.Context, l Load) (*Answers, error) {
 	})
 }
 
-// SleepUntil is some 50 microseconds late at most, unless no processor is free. It is false when ctx ended before.
+// SleepUntil returns true at the given instant, at most some 50 microseconds late unless no processor is free. It returns
+// false when ctx has ended before.
 func SleepUntil(ctx context.Context, at time.Time) bool {
 	const (
-		longest = 20 * time.Millisecond // so that it ends soon after ctx
-		late    = 2 * time.Millisecond  // that a timer can be
+		longest = 20 * time.Millisecond // of one sleep, so that the end of ctx is noticed soon
+		late    = 2 * time.Millisecond  // how late a timer of the runtime can be
 	)
 
 	for wait := time.Until(at); wait > 0; wait = time.Until(at) {
@@ -116,10 +120,12 @@ func SleepUntil(ctx context.Context, at time.Time) bool {
 	return true
 }
 
-// nextRequest is the request that is due next and its instant, unless there are no more.
+// nextRequest returns the number of the next request and the instant at which it is due. more is false at the end. In an
+// open loop it blocks until the request is due. It is called from several goroutines.
 type nextRequest func() (n int, due time.Time, more bool)
 
-// exchange is what both loops have in common. begin is called when all are connected.
+// exchange opens the connections, calls begin once all are open, and sends the requests of the function that begin
+// returns. See OpenLoop for its errors.
 func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, start time.Time) nextRequest) (*Answers, error) {
 	const longest = time.Minute // nothing lasts longer, see answerTimeout
 	connected, disconnect := context.WithCancel(ctx)

@@ -22,7 +22,7 @@ import (
 	"vendorapi/loadtest/receiver"
 )
 
-// Main is a tool's main: it parses the flags and is Run.
+// Main parses the flags of the command line and calls Run. usage is printed above the flags by -help.
 func Main(name, usage string, run func(context.Context) error) {
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), usage, "\nFlags:\n")
@@ -32,9 +32,10 @@ func Main(name, usage string, run func(context.Context) error) {
 	Run(name, run)
 }
 
-// Run runs until the end or the first interrupt, a terminal that is gone included,
-// and exits with 1 and the error's text. A second interrupt kills. SIGPIPE is no interrupt:
-// once asked for, a write to a connection that was cut raises it, too.
+// Run calls run with a context that ends with the first interrupt, a terminal that is gone included. After an error or an
+// interrupt it prints the error's text and exits with status 1; flag.ErrHelp is no error. A second interrupt kills the
+// process. SIGPIPE does not count as an interrupt: a program that asks for it also gets it when it writes to a connection
+// that was cut.
 func Run(name string, run func(context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
@@ -60,12 +61,16 @@ type System struct {
 // ErrTimeout is what Await wraps when its timeout is over.
 var ErrTimeout = errors.New("timeout")
 
-// Await polls done until it holds or fails.
+// Await calls done until it returns true or an error, which Await returns. It pauses between the calls (every). After
+// timeout the error wraps ErrTimeout; when ctx ends it is the cause of that. what names the event in the error's text.
 func Await(ctx context.Context, what string, timeout, every time.Duration, done func() (bool, error)) error {
-	for end := time.Now().Add(timeout); ; {
-		if ok, err := done(); ok || err != nil {
+	end := time.Now().Add(timeout)
+	for {
+		isDone, err := done()
+		if isDone || err != nil {
 			return err
 		}
+
 		if time.Now().After(end) {
 			return fmt.Errorf("waited %v for %s: %w", timeout, what, ErrTimeout)
 		}
@@ -75,7 +80,7 @@ func Await(ctx context.Context, what string, timeout, every time.Duration, done 
 	}
 }
 
-// Sleep returns early with the cause that ended ctx.
+// Sleep returns nil after d. It returns earlier when ctx ends, with the cause of that.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -85,9 +90,9 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// WithSystem starts a system, uses and stops it. The context of use ends when one of the
-// programs dies, which is then the error. Without a DataDir it has a temporary folder,
-// which is kept and printed with keep and after an error, but not after an interrupt.
+// WithSystem starts a system, calls use with it, and stops it. The context of use ends when one of the programs dies, which
+// is then the error. Without a DataDir the system has a temporary folder. That folder is removed at the end, unless keep is
+// set or an error other than an interrupt has happened; then its path is printed.
 func WithSystem(ctx context.Context, out io.Writer, keep bool, o stack.Options, use func(context.Context, *System) error) (err error) {
 	if o.DataDir == "" {
 		o.DataDir, err = os.MkdirTemp("", "vendor-")
@@ -100,7 +105,7 @@ func WithSystem(ctx context.Context, out io.Writer, keep bool, o stack.Options, 
 				fmt.Fprintln(out, "data and logs:", o.DataDir)
 				return
 			}
-			_ = os.RemoveAll(o.DataDir) // it is among the temporary ones
+			_ = os.RemoveAll(o.DataDir) // what cannot be removed is in the system's temporary folder
 		}()
 	}
 
@@ -136,8 +141,9 @@ func WithSystem(ctx context.Context, out io.Writer, keep bool, o stack.Options, 
 	return err
 }
 
-// WriteConfig writes the shipped settings of a program to a folder, with other values for some keys. A key that occurs
-// several times is followed by what its value begins with: "url: ${REDIS_URL".
+// WriteConfig writes the shipped settings of a program to a folder, with other values for some keys, and returns the path of
+// the file. To change one of several keys with the same name, the name is given with the beginning of the shipped value,
+// such as "url: ${REDIS_URL". A key that the settings do not have is an error, and then nothing is written.
 func WriteConfig(dir, program string, values map[string]string) (path string, err error) {
 	root, err := stack.ModuleDir()
 	if err != nil {
@@ -164,7 +170,8 @@ func WriteConfig(dir, program string, values map[string]string) (path string, er
 
 var noRedirects = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// Request sends a request; any answer but 200 is an error, redirects too.
+// Request sends a request and returns the response, whose body the caller closes. It fails if the status is not 200;
+// redirects are not followed and fail, too.
 func Request(ctx context.Context, method, url, body string, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -180,16 +187,18 @@ func Request(ctx context.Context, method, url, body string, header http.Header) 
 
 	reason, err := io.ReadAll(io.LimitReader(resp.Body, 1000))
 
-	return nil, errors.Join(fmt.Errorf("%s answers %d to %.60q: %s", req.URL.Path, resp.StatusCode, body, bytes.TrimSpace(reason)), err)
+	refusal := fmt.Errorf("%s answers %d to %.60q: %s", req.URL.Path, resp.StatusCode, body, bytes.TrimSpace(reason))
+
+	return nil, errors.Join(refusal, err)
 }
 
-// Query is what ClickHouse answers to a statement, tab-separated values.
+// Query sends a statement to ClickHouse and returns the answer, tab-separated values, without the space around it.
 func Query(ctx context.Context, url, statement string) (string, error) {
 	answer, err := Fetch(ctx, http.MethodPost, url, statement)
 	return strings.TrimSpace(string(answer)), err
 }
 
-// Fetch is what a URL answers.
+// Fetch sends a request and returns the body of the answer. Its errors are those of Request.
 func Fetch(ctx context.Context, method, url, body string) ([]byte, error) {
 	resp, err := Request(ctx, method, url, body, nil)
 	if err != nil {

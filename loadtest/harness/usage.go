@@ -18,20 +18,22 @@ import (
 	"vendorapi/internal/stack"
 )
 
-// Process is a running process and the name that its figures have. Those of the same name are added up.
+// Process is a running process and the name of its figures. The figures of processes with the same name are added up.
 type Process struct {
 	Name string
 	PID  int
 }
 
-// Self is this process.
-func Self(name string) Process { return Process{name, os.Getpid()} }
+// Self returns the process that calls it, with the given name for its figures.
+func Self(name string) Process { return Process{Name: name, PID: os.Getpid()} }
 
-// Usage is what has been used, by name: CPU seconds of processes, in steps of 10 ms, those of all processors ("busy"; "idle",
-// waiting for a disk included), those of programs that were not measured ("others"), and "seconds" on the clock.
+// Usage holds figures in seconds, by name. A process's name has the CPU time of the process, in steps of 10 ms. "busy" is
+// that of all programs and "others" that of programs that were not measured; "idle" is the time in which the processors did
+// nothing or waited for a disk. "seconds" is the time on the clock.
 type Usage map[string]float64
 
-// Measure is what the processes and the machine have used since they started.
+// Measure returns how much the processes and the machine have used since they started. "seconds" is the time since 1970
+// then. Two measurements are compared by Since.
 func Measure(processes ...Process) (Usage, error) {
 	u := Usage{"seconds": float64(time.Now().UnixNano()) / 1e9}
 	fs, err := procfs.NewDefaultFS()
@@ -63,7 +65,7 @@ func Measure(processes ...Process) (Usage, error) {
 	return u, err
 }
 
-// Since is what was used between an earlier measurement and this one.
+// Since returns how much was used between an earlier measurement and this one.
 func (u Usage) Since(before Usage) Usage {
 	d := Usage{}
 	for name := range u {
@@ -72,7 +74,8 @@ func (u Usage) Since(before Usage) Usage {
 	return d
 }
 
-// During is what the processes and the machine use while something is done.
+// During calls do and returns how much the processes and the machine have used in the meantime. It returns a nil Usage
+// with do's error.
 func During(do func() error, processes ...Process) (Usage, error) {
 	before, err := Measure(processes...)
 	if err == nil {
@@ -88,10 +91,11 @@ func During(do func() error, processes ...Process) (Usage, error) {
 	return after.Since(before), err
 }
 
-// Others is how many processors were kept busy by programs that were not measured.
+// Others returns how many processors, on average, were kept busy by programs that were not measured. The Usage must come
+// from Since or During.
 func (u Usage) Others() float64 { return max(0, u["others"]) / u["seconds"] }
 
-// Watched is what one process has used while it was watched.
+// Watched says how much one process has used while it was watched.
 type Watched struct {
 	Name  string  `json:"name"`
 	Cores float64 `json:"cores"` // how many processors it kept busy, on average
@@ -105,8 +109,9 @@ type Watched struct {
 	resident []uint64 // resident memory at each look, in bytes
 }
 
-// Watch looks at processes until stop is called, which returns what they have used. A process that ends is known up
-// to the last look; one that was never seen is left out.
+// Watch looks at processes, once per interval every, until stop is called or ctx ends. stop looks a last time and returns
+// how much each process has used. The figures of a process that has ended are those of the last look at it. A process that
+// was never seen is left out.
 func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop func() []Watched) {
 	ctx, cancel := context.WithCancel(ctx)
 	seen := make([]Watched, len(processes))
@@ -155,7 +160,7 @@ func Watch(ctx context.Context, every time.Duration, processes ...Process) (stop
 	}
 }
 
-// RedisInfo is what a server says of itself (INFO), the fields that are numbers.
+// RedisInfo returns those fields of a server's INFO that are numbers, by name.
 func RedisInfo(ctx context.Context, server *stack.Redis) (Usage, error) {
 	text, err := server.Command(ctx, "INFO")
 	if err != nil {
@@ -164,7 +169,8 @@ func RedisInfo(ctx context.Context, server *stack.Redis) (Usage, error) {
 	return Numbers(text, ":"), nil
 }
 
-// Numbers reads lines of a name and a number; others are left out.
+// Numbers parses lines of a name and a number with a separator between them, and returns the numbers by name. Other lines
+// are left out.
 func Numbers(text, separator string) map[string]float64 {
 	numbers := map[string]float64{}
 	for line := range strings.Lines(text) {
@@ -176,7 +182,7 @@ func Numbers(text, separator string) map[string]float64 {
 	return numbers
 }
 
-// Machine is where a measurement was taken. What could not be found out is "unknown", memory 0.
+// Machine describes the machine of a measurement. A text that could not be found out is "unknown"; such a memory is 0.
 type Machine struct {
 	CPU    string    `json:"cpu"`
 	Cores  int       `json:"cores"`
@@ -188,7 +194,7 @@ type Machine struct {
 	Date   time.Time `json:"date"`
 }
 
-// DescribeMachine asks the system, git and the server of Redis that SERVER names.
+// DescribeMachine asks the system, git and the Redis server program that the environment variable SERVER names.
 func DescribeMachine(ctx context.Context) Machine {
 	m := Machine{
 		CPU:    "unknown",
@@ -228,19 +234,23 @@ func DescribeMachine(ctx context.Context) Machine {
 	return m
 }
 
-// firstMatch is what the pattern's group finds in the output of a command.
+// firstMatch runs a command and returns the part of its output that the pattern's first group matches. It returns "unknown"
+// if the command fails or nothing matches.
 func firstMatch(ctx context.Context, pattern, name string, args ...string) string {
 	out, err := exec.CommandContext(ctx, name, args...).Output()
 	if err != nil {
 		return "unknown"
 	}
-	if found := regexp.MustCompile(pattern).FindSubmatch(out); found != nil {
-		return string(found[1])
+
+	groups := regexp.MustCompile(pattern).FindSubmatch(out)
+	if groups == nil {
+		return "unknown"
 	}
-	return "unknown"
+
+	return string(groups[1])
 }
 
-// String is one line for the head of a table.
+// String returns the description as one line, for the head of a table.
 func (m Machine) String() string {
 	return fmt.Sprintf("%s, %d cores, %s, %s, %s, commit %s, %s",
 		m.CPU, m.Cores, m.Kernel, m.Go, m.Redis, m.Commit, m.Date.Format(time.DateOnly))
