@@ -75,28 +75,31 @@ func (o *Operation) Unknown() bool {
 	return o.Status == 0 || o.Status >= 500 && o.Code != string(delivery.CodeFleetUnavailable)
 }
 
-// OK reports a success.
+// OK reports whether the answer has a status of 2xx.
 func (o *Operation) OK() bool { return o.Status >= 200 && o.Status < 300 }
 
-// Digest is 16 hex digits of the SHA-256 of some bytes.
+// Digest returns the first 16 hex digits of the SHA-256 of b.
 func Digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])
 }
 
-// Content is a digest of what an order must hold of the request that made it.
+// Content returns a digest of those fields of a request that its order must hold unchanged.
 func Content(d *delivery.OrderDraft) string {
-	return Digest(fmt.Appendf(nil, "%q %q %q %q %q %q %s %s %s", d.ExternalStoreID, d.ExternalOrderID, d.Recipient.Name, d.Recipient.Phone,
-		d.Dropoff.Text, d.PackageNote, d.Payment.Type, amount(d.OrderAmount), amount(d.Payment.CollectionAmount)))
+	return Digest(fmt.Appendf(nil, "%q %q %q %q %q %q %s %s %s",
+		d.ExternalStoreID, d.ExternalOrderID, d.Recipient.Name, d.Recipient.Phone, d.Dropoff.Text, d.PackageNote,
+		d.Payment.Type, amount(d.OrderAmount), amount(d.Payment.CollectionAmount)))
 }
 
-// Account is one whose operations are checked. Orders of others are ignored.
+// Account is an account whose operations are checked. Orders of other accounts are ignored.
 type Account struct {
 	ID     string          `json:"id"`
 	Limits delivery.Limits `json:"limits"`
-	// Disturbed: its receiver failed at times; webhooks may be late or wait.
+
+	// Disturbed is set if the account's receiver failed at times, so that webhooks may be late or wait.
 	Disturbed bool `json:"disturbed,omitempty"`
-	// Couriers: a courier moves the account's orders, so that each must end.
+
+	// Couriers is set if a courier moves the account's orders, so that each must end.
 	Couriers bool `json:"couriers,omitempty"`
 }
 
@@ -104,8 +107,10 @@ type Account struct {
 type Facts struct {
 	At       time.Time `json:"at"`
 	Accounts []Account `json:"accounts"`
-	// Calm: only receivers were disturbed, so the delay of webhooks to others counts.
+
+	// Calm is set if nothing but receivers was disturbed, so that the delay of webhooks to the other receivers is checked.
 	Calm bool `json:"calm,omitempty"`
+
 	// UnrecordedWithin is how long after an attempt the event may be sent again because its worker was stopped before it
 	// could record the attempt: a takeover and a retry. Zero stands for a minute.
 	UnrecordedWithin time.Duration `json:"unrecordedWithin,omitempty"`
@@ -114,11 +119,13 @@ type Facts struct {
 	Published []string  `json:"published"` // Redis: the stream of events, by Subject
 	Remains   []Remains `json:"remains"`   // Redis: waiting webhooks by account
 	Refused   []Refused `json:"refused"`   // Redis: reports that could not move their orders
-	// Found are violations that Redis alone shows.
+
+	// Found are violations that were found while the facts were read from Redis.
 	Found []Violation `json:"found"`
 
 	Archive  Archive   `json:"archive"`  // ClickHouse
-	Arrivals []Arrival `json:"arrivals"` // what the receivers got, each request
+	Arrivals []Arrival `json:"arrivals"` // every request that the receivers got
+
 	// Replays are requests for all events of an account since a time.
 	Replays []ReplayRequest `json:"replays"`
 }
@@ -162,6 +169,7 @@ type Refused struct {
 	Courier  string `json:"courier,omitempty"`
 }
 
+// path returns the statuses that the order has reached, from Searching on.
 func (o *Order) path() []string {
 	path := []string{delivery.Searching.String()}
 	for _, change := range o.Changes {
@@ -181,6 +189,7 @@ func (o *Order) toldBefore(i int) int {
 	return before
 }
 
+// subject returns the Subject of the change at index i of o.Changes. The first change is sequence 2.
 func (o *Order) subject(i int) string { return Subject(o.ID, uint32(i)+2) }
 
 // Subject names a version of an order; sequence 1 is the creation.

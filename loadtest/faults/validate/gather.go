@@ -55,39 +55,52 @@ func (s *Sources) Settle(ctx context.Context, progress func(string)) error {
 	return nil
 }
 
-// left is what has yet to be consumed, the accounts' webhooks that wait, and orders that have not ended.
+// left describes why the system has not settled: entries that have yet to be consumed, webhooks of the accounts that wait,
+// and orders that have not ended. It returns the text of an error if it cannot find out, and "" if the system has settled.
 func (s *Sources) left(ctx context.Context) string {
 	var f Facts
 	if err := s.readRemains(ctx, &f); err != nil {
 		return err.Error()
 	}
 
-	var left []string
+	var reasons []string
 	for _, v := range f.Found {
 		if v.Invariant == PendingLeft {
-			left = append(left, v.Text)
+			reasons = append(reasons, v.Text)
 		}
 	}
 
 	for _, w := range f.Remains {
-		if n := len(w.Waiting); n > 0 && slices.ContainsFunc(s.Accounts, func(a Account) bool { return a.ID == w.Account }) {
-			left = append(left, fmt.Sprintf("%d webhooks of %s", n, w.Account))
+		isOfAccounts := slices.ContainsFunc(s.Accounts, func(a Account) bool { return a.ID == w.Account })
+		if isOfAccounts && len(w.Waiting) > 0 {
+			reasons = append(reasons, fmt.Sprintf("%d webhooks of %s", len(w.Waiting), w.Account))
 		}
 	}
 
-	if stats, err := s.Ledger.Monitor.Stats(ctx); err != nil {
-		left = append(left, err.Error())
-	} else if stats.InFlight > 0 && slices.ContainsFunc(s.Accounts, func(a Account) bool { return a.Couriers }) {
-		left = append(left, fmt.Sprintf("%d orders that have not ended", stats.InFlight))
+	stats, err := s.Ledger.Monitor.Stats(ctx)
+	if err != nil {
+		return strings.Join(append(reasons, err.Error()), ", ")
 	}
 
-	return strings.Join(left, ", ")
+	haveCouriers := slices.ContainsFunc(s.Accounts, func(a Account) bool { return a.Couriers })
+	if haveCouriers && stats.InFlight > 0 {
+		reasons = append(reasons, fmt.Sprintf("%d orders that have not ended", stats.InFlight))
+	}
+
+	return strings.Join(reasons, ", ")
 }
 
-// Gather reads the facts. The system must have settled.
+// Gather reads the facts from every source. The system must have settled. It returns nil facts with an error.
 func (s *Sources) Gather(ctx context.Context) (*Facts, error) {
 	f := &Facts{At: time.Now(), Accounts: s.Accounts, Calm: s.Calm}
-	for _, read := range []func(context.Context, *Facts) error{s.readOrders, s.readRefused, s.readPublished, s.readRemains, s.readArchive} {
+	readers := []func(context.Context, *Facts) error{
+		s.readOrders,
+		s.readRefused,
+		s.readPublished,
+		s.readRemains,
+		s.readArchive,
+	}
+	for _, read := range readers {
 		if err := read(ctx, f); err != nil {
 			return nil, fmt.Errorf("gathering the facts: %w", err)
 		}
@@ -100,6 +113,7 @@ func (s *Sources) Gather(ctx context.Context) (*Facts, error) {
 	return f, nil
 }
 
+// found adds a violation that was found while the facts were read. subject is the order, event or account it is about.
 func (f *Facts) found(i Invariant, subject, format string, args ...any) {
 	f.Found = append(f.Found, Violation{i, []string{subject}, fmt.Sprintf(format, args...)})
 }
@@ -113,9 +127,20 @@ func (s *Sources) readOrders(ctx context.Context, f *Facts) error {
 				continue
 			}
 
-			seen[o.ID], all = true, append(all, o)
-			order := Order{ID: o.ID.String(), Account: o.Account.String(), External: o.ExternalOrderID, Status: o.Status.String(),
-				Version: o.Version, Created: o.CreatedAt, Content: Content(&o.OrderDraft), Row: rowOf(o)}
+			seen[o.ID] = true
+			all = append(all, o)
+
+			order := Order{
+				ID:       o.ID.String(),
+				Account:  o.Account.String(),
+				External: o.ExternalOrderID,
+				Status:   o.Status.String(),
+				Version:  o.Version,
+				Created:  o.CreatedAt,
+				Content:  Content(&o.OrderDraft),
+				Row:      rowOf(o),
+			}
+
 			for _, c := range o.Changes {
 				order.Couriers = append(order.Couriers, c.Courier.Phone)
 				order.Changes = append(order.Changes, Change{

@@ -229,7 +229,12 @@ func (c *check) checkWindows() {
 	}
 
 	for _, a := range c.facts.Accounts {
-		for kind, limit := range map[Kind]delivery.EndpointLimit{Create: a.Limits.Orders, Cancel: a.Limits.Cancel, Read: a.Limits.OrderStatus} {
+		limits := map[Kind]delivery.EndpointLimit{
+			Create: a.Limits.Orders,
+			Cancel: a.Limits.Cancel,
+			Read:   a.Limits.OrderStatus,
+		}
+		for kind, limit := range limits {
 			c.checkLimit(byLimit[name{a.ID, string(kind)}], a.ID, string(kind)+"s", limit.Sustained, limit.Burst)
 		}
 	}

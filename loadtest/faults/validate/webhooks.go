@@ -17,7 +17,8 @@ const (
 	healthyBound = 3 * time.Second
 )
 
-// checkArrivals: every webhook is signed, true, in time, and the same each time.
+// checkArrivals checks the requests that receivers got: each is signed and in time, says what its order has, and has the
+// same body in every attempt.
 func (c *check) checkArrivals() {
 	bodies := make(map[string]string)
 	for _, a := range c.facts.Arrivals {
@@ -97,8 +98,9 @@ func (c *check) checkArrival(a *Arrival) {
 	}
 }
 
-// checkDelivered: every change reached its receiver, or that was disturbed and it waits or was given up on record; none
-// was sent before the first attempt of the one before had ended, unless one of the two may have been asked for again.
+// checkDelivered checks that every change reached its receiver. Only the webhook of a disturbed receiver may wait instead, or
+// be recorded as undelivered. It also checks that no change was sent before the first attempt of the change before it had
+// ended, unless a replay may have asked for one of the two.
 func (c *check) checkDelivered() {
 	for _, o := range c.own {
 		disturbed := c.accounts[o.Account].Disturbed
@@ -108,17 +110,20 @@ func (c *check) checkDelivered() {
 			}
 
 			at := o.subject(i)
-			came := slices.ContainsFunc(c.arrivals[at], (*Arrival).accepted)
-			givenUp := slices.ContainsFunc(c.attempts[at], func(a *Attempt) bool { return a.State == "undelivered" })
-			if excused := disturbed && (c.waits(o, i) || givenUp); !came && !excused {
-				c.about(at, EventLost, "the change to %s never reached its receiver (disturbed: %t) and does not wait", change.Status, disturbed)
+			hasArrived := slices.ContainsFunc(c.arrivals[at], (*Arrival).accepted)
+			isUndelivered := slices.ContainsFunc(c.attempts[at], func(a *Attempt) bool { return a.State == "undelivered" })
+			isExcused := disturbed && (c.waits(o, i) || isUndelivered)
+			if !hasArrived && !isExcused {
+				c.about(at, EventLost, "the change to %s never reached its receiver (disturbed: %t) and does not wait",
+					change.Status, disturbed)
 			}
 
 			before := o.toldBefore(i)
 			arrivals := c.arrivals[at]
 			mustFollow := before >= 0 && len(arrivals) > 0 && !c.mayBeReplayed(at) && !c.mayBeReplayed(o.subject(before))
 			if mustFollow && !c.attempted(o, o.subject(before), arrivals[0].Began) {
-				c.about(at, EventUnordered, "%s was sent before the first attempt of %s had ended", change.Status, o.Changes[before].Status)
+				c.about(at, EventUnordered, "%s was sent before the first attempt of %s had ended",
+					change.Status, o.Changes[before].Status)
 			}
 		}
 	}
@@ -129,9 +134,13 @@ func (c *check) waits(o *Order, i int) bool {
 	return slices.Contains(c.remains[o.Account].Waiting, o.subject(i))
 }
 
-// attempted reports whether an attempt can have ended by then. When it ended is unknown if the sender left.
+// attempted reports whether an attempt to send the event named at can have ended by a time. If the sender went away before
+// the answer, the end is unknown, and the attempt can have ended as soon as it had begun.
 func (c *check) attempted(o *Order, at string, by time.Time) bool {
-	if slices.ContainsFunc(c.arrivals[at], func(a *Arrival) bool { return !a.Ended.After(by) || a.Answered == 0 && !a.Began.After(by) }) {
+	canHaveEnded := func(a *Arrival) bool {
+		return !a.Ended.After(by) || a.Answered == 0 && !a.Began.After(by)
+	}
+	if slices.ContainsFunc(c.arrivals[at], canHaveEnded) {
 		return true
 	}
 	if !c.accounts[o.Account].Disturbed {
@@ -140,7 +149,8 @@ func (c *check) attempted(o *Order, at string, by time.Time) bool {
 	return slices.ContainsFunc(c.attempts[at], func(a *Attempt) bool { return !a.At.After(by) && a.State != "delivered" })
 }
 
-// checkLatency: healthy receivers do not wait because of others.
+// checkLatency checks that healthy receivers do not wait because of disturbed ones: the 99th percentile of the time from a
+// change to its first arrival is at most healthyBound. It checks nothing unless the facts are Calm.
 func (c *check) checkLatency() {
 	var waits []time.Duration
 	for _, o := range c.own {
@@ -161,7 +171,7 @@ func (c *check) checkLatency() {
 	}
 }
 
-// checkRemains: what waits does so for a disturbed receiver.
+// checkRemains checks that events wait for disturbed receivers only, and that no counts of attempts are kept without them.
 func (c *check) checkRemains() {
 	for _, a := range c.facts.Accounts {
 		w := c.remains[a.ID]
@@ -174,7 +184,7 @@ func (c *check) checkRemains() {
 	}
 }
 
-// checkPublished: the stream of events has every version of every order exactly once, and nothing else.
+// checkPublished checks that the stream of events has every version of every order exactly once, and nothing else.
 func (c *check) checkPublished() {
 	counts := make(map[string]int)
 	for _, at := range c.facts.Published {
@@ -205,7 +215,7 @@ func (c *check) checkPublished() {
 	}
 }
 
-// checkArchive: ClickHouse has exactly the orders and steps that Redis has.
+// checkArchive checks that ClickHouse has exactly the orders and steps that Redis has.
 func (c *check) checkArchive() {
 	orders, steps := c.byOrder(c.facts.Archive.Orders), c.byOrder(c.facts.Archive.Steps)
 	for _, o := range c.own {
@@ -225,7 +235,8 @@ func (c *check) checkArchive() {
 	}
 }
 
-// byOrder groups rows of the accounts, whose first two columns are order and account.
+// byOrder groups rows by order. The first two columns of a row are its order and its account. Rows that are not of the
+// checked accounts are left out.
 func (c *check) byOrder(rows [][]string) map[string][][]string {
 	groups := make(map[string][][]string)
 	for _, row := range rows {
@@ -236,22 +247,27 @@ func (c *check) byOrder(rows [][]string) map[string][][]string {
 	return groups
 }
 
+// compare reports each value of an order's rows in which Redis and ClickHouse differ. If they have different numbers of
+// rows, it reports only that.
 func (c *check) compare(id string, columns []column, redis, clickHouse [][]string) {
 	if len(redis) != len(clickHouse) {
-		c.about(id, ClickHouseDiffers, "Redis has %d rows of it (%s), ClickHouse %d", len(redis), columns[len(columns)-1].name, len(clickHouse))
+		c.about(id, ClickHouseDiffers, "Redis has %d rows of it (%s), ClickHouse %d",
+			len(redis), columns[len(columns)-1].name, len(clickHouse))
 		return
 	}
 
 	for i := range redis {
 		for n, column := range columns {
 			if redis[i][n] != clickHouse[i][n] {
-				c.about(id, ClickHouseDiffers, "in row %d the %s is %q in Redis and %q in ClickHouse", i+1, column.name, redis[i][n], clickHouse[i][n])
+				c.about(id, ClickHouseDiffers, "in row %d the %s is %q in Redis and %q in ClickHouse",
+					i+1, column.name, redis[i][n], clickHouse[i][n])
 			}
 		}
 	}
 }
 
-// checkAttempts: nothing is recorded as delivered that did not arrive, and an event is settled once.
+// checkAttempts checks the recorded attempts: no event that did not arrive is recorded as delivered, no event has two final
+// outcomes, and no attempt is recorded for the future.
 func (c *check) checkAttempts() {
 	for _, o := range c.own {
 		for i := range o.Changes {
@@ -294,8 +310,8 @@ func (c *check) checkAttemptsOf(o *Order, i int) {
 		}
 
 		// When the worker sent is unknown: it may have been stopped between any two steps.
-		came := func(a *Arrival) bool { return a.accepted() && a.Began.Before(row.Recorded.Add(recordSlack)) }
-		if row.State == "delivered" && !slices.ContainsFunc(c.arrivals[at], came) {
+		acceptedByThen := func(a *Arrival) bool { return a.accepted() && a.Began.Before(row.Recorded.Add(recordSlack)) }
+		if row.State == "delivered" && !slices.ContainsFunc(c.arrivals[at], acceptedByThen) {
 			c.about(at, EventLost, "it is recorded as delivered, and until then its receiver had not accepted it")
 		}
 	}
