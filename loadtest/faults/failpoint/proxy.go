@@ -257,7 +257,8 @@ func (p *Proxy) setTrap(t *Trap) {
 var ErrRemoved = errors.New("the trap was removed")
 
 // Await returns when the request has passed and, for Within and After, had time to take effect. The caller then kills
-// one side and calls Release. A request that is Held has not passed: the caller calls Pass. After an error, the end of ctx or ErrRemoved, the trap is gone.
+// one side and calls Release. A request that is Held has not passed: the caller calls Pass. After an error, the end of ctx
+// or ErrRemoved, the trap is gone.
 func (t *Trap) Await(ctx context.Context) error {
 	select {
 	case <-t.ended:
