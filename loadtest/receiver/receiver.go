@@ -72,8 +72,11 @@ type Counts struct {
 var orderEvents = []string{"delivery.status_changed", "delivery.courier_changed", "delivery.eta_changed"}
 
 // knownEvents are the types of the spec, and five of the service's own.
-var knownEvents = []string{"delivery.status_changed", "delivery.courier_changed", "delivery.eta_changed", "store.activated", "store.migrating", "store.deactivated", "store.rejected",
-	"fleet.payment_overdue", "webhook.test", "report.available"}
+var knownEvents = []string{
+	"delivery.status_changed", "delivery.courier_changed", "delivery.eta_changed",
+	"store.activated", "store.migrating", "store.deactivated", "store.rejected",
+	"fleet.payment_overdue", "webhook.test", "report.available",
+}
 
 // Serve answers with a handler on a free port of this machine until stop is called.
 func Serve(h http.Handler) (url string, stop func(), err error) {
@@ -153,7 +156,7 @@ func Read(secrets []string, header http.Header, body []byte, now time.Time) (e E
 	return e, http.StatusNoContent, nil
 }
 
-// parse reads a verified body and holds it against the headers.
+// parse reads the event of a verified body and compares it with the headers. It fails if one of them is not as documented.
 func parse(header http.Header, body []byte) (Event, error) {
 	var e Event
 	if err := json.Unmarshal(body, &e); err != nil {
@@ -166,7 +169,6 @@ func parse(header http.Header, body []byte) (Event, error) {
 	}
 
 	e.Attempt = attempt
-
 	switch {
 	case header.Get("Content-Type") != "application/json":
 		return e, errors.New("Content-Type is not application/json")
@@ -197,6 +199,7 @@ func parse(header http.Header, body []byte) (Event, error) {
 	return e, nil
 }
 
+// reject counts an invalid webhook by its reason and answers it with the status.
 func (r *Receiver) reject(w http.ResponseWriter, status int, reason string) {
 	r.mu.Lock()
 	r.counts.Invalid[reason]++
@@ -207,7 +210,8 @@ func (r *Receiver) reject(w http.ResponseWriter, status int, reason string) {
 	http.Error(w, reason, status)
 }
 
-// store counts the event once per eventId.
+// store counts an arrival. The first one of an eventId is also counted as an event and enters its order's timeline; for a
+// later one, store reports a duplicate, and counts it as changed if its body differs from the first.
 func (r *Receiver) store(e Event, body [sha256.Size]byte) (duplicate bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -235,8 +239,9 @@ func (r *Receiver) store(e Event, body [sha256.Size]byte) (duplicate bool) {
 	return false
 }
 
-// insert keeps the timeline in the order in which things happened, whatever the order of arrival (spec, "Delivery
-// rules" 4). Steps that a fleet skipped share one time; the status orders them.
+// insert adds an event to its order's timeline, which is sorted by the time at which things happened, whatever the order of
+// arrival (spec, "Delivery rules" 4). Steps that a fleet skipped share one time; these are sorted by status. The caller
+// holds r.mu.
 func (r *Receiver) insert(e Event) {
 	line := r.orders[e.Order.OrderID]
 	line = append(line, Entry{
@@ -253,7 +258,7 @@ func (r *Receiver) insert(e Event) {
 	r.orders[e.Order.OrderID] = line
 }
 
-// Counts is a copy of the figures.
+// Counts returns a copy of the figures.
 func (r *Receiver) Counts() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -262,21 +267,21 @@ func (r *Receiver) Counts() Counts {
 	return c
 }
 
-// Timeline is what has been received of an order, by occurredAt.
+// Timeline returns a copy of the received events of an order, sorted by occurredAt; nil if there are none.
 func (r *Receiver) Timeline(orderID string) []Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.orders[orderID])
 }
 
-// Orders are those of which at least one event was received, in no order.
+// Orders returns the ids of the orders of which at least one event was received, in no particular order.
 func (r *Receiver) Orders() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.orders))
 }
 
-// String is one line for a log.
+// String returns the event as one line for a log.
 func (e Event) String() string {
 	line := fmt.Sprintf("%-24s attempt %d", e.Event, e.Attempt)
 	if e.Order.OrderID != "" {
