@@ -76,8 +76,14 @@ func waitDurably(o *overlay.Overlay, folder string) error {
 	return nil
 }
 
-// seededPackages draw random numbers that reach Redis, or that decide when something happens.
-var seededPackages = []string{"gateway", "internal/ledger/core", "internal/ledger/orders", "internal/ledger/partitions", "worker/dispatch"}
+// seededPackages are the packages that draw random numbers which reach Redis, or which decide when something happens.
+var seededPackages = []string{
+	"gateway",
+	"internal/ledger/core",
+	"internal/ledger/orders",
+	"internal/ledger/partitions",
+	"worker/dispatch",
+}
 
 // drawBySeed lets a package draw from package chance, which the seed determines, instead of math/rand/v2.
 func drawBySeed(o *overlay.Overlay, folder string) error {

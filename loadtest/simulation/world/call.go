@@ -112,11 +112,26 @@ func (c *call) copy() {
 	}
 }
 
-var readCommands = []string{"get", "mget", "hget", "hmget", "hgetall", "xread", "xrange", "xrevrange", "xlen", "xinfo", "xpending",
-	"zrange", "zrangebyscore", "zcard", "zscore", "zcount", "smembers", "scard", "time", "info", "ping", "scan", "fcall_ro", "exists", "strlen", "type", "ttl", "pttl"}
+// readCommands are those of Redis's commands that the programs use and that change nothing.
+var readCommands = []string{
+	"get", "mget", "strlen",
+	"hget", "hmget", "hgetall",
+	"xread", "xrange", "xrevrange", "xlen", "xinfo", "xpending",
+	"zrange", "zrangebyscore", "zcard", "zscore", "zcount",
+	"smembers", "scard",
+	"exists", "type", "ttl", "pttl", "scan",
+	"time", "info", "ping", "fcall_ro",
+}
 
+// onlyReads reports whether no command of the call can change anything.
 func (c *call) onlyReads() bool {
-	return !slices.ContainsFunc(c.commands, func(command redis.Cmder) bool { return !slices.Contains(readCommands, command.Name()) })
+	for _, command := range c.commands {
+		if !slices.Contains(readCommands, command.Name()) {
+			return false
+		}
+	}
+
+	return true
 }
 
 // touches reports whether the call names a key of one of the partitions.

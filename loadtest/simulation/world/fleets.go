@@ -94,9 +94,15 @@ func (c *courier) do() {
 func (c *courier) work(j *job, n int) {
 	switch {
 	case n < 20:
-		c.report(j, validate.Operation{Kind: validate.Swap, Courier: c.phone}, "PUT", "/courier", map[string]any{"courier": c.courier()})
+		swap := validate.Operation{Kind: validate.Swap, Courier: c.phone}
+		c.report(j, swap, "PUT", "/courier", map[string]any{"courier": c.courier()})
 	case n < 24:
-		c.ask("POST", "/locations", jsonOf([]any{map[string]any{"orderId": j.order, "latitude": courtyard.Latitude, "longitude": courtyard.Longitude}}))
+		location := map[string]any{
+			"orderId":   j.order,
+			"latitude":  courtyard.Latitude,
+			"longitude": courtyard.Longitude,
+		}
+		c.ask("POST", "/locations", jsonOf([]any{location}))
 	case n < 28:
 		c.status(j, draw(c.random, steps)) // early, late or twice
 	case n < 31:
@@ -159,7 +165,9 @@ func (c *courier) answerStores() {
 }
 
 func (c *courier) accept(j *job) {
-	a := c.report(j, validate.Operation{Kind: validate.Accept, Courier: c.phone}, "POST", "/accept", map[string]any{"courier": c.courier()})
+	acceptance := validate.Operation{Kind: validate.Accept, Courier: c.phone}
+	a := c.report(j, acceptance, "POST", "/accept", map[string]any{"courier": c.courier()})
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	hasCourier := a.ok() || a.code == string(delivery.CodeJobTaken)

@@ -173,7 +173,8 @@ func (w *world) checkSignatures(v *vendor, known []*secret, header http.Header, 
 		case signs && isOver:
 			w.breach("secret-lives", v.name, "a webhook secret signed %s after its end", now.Sub(s.ends))
 		case !signs && isOn:
-			w.breach("secret-lost", v.name, "a webhook secret of %s, to end at %s, did not sign", s.issued.Format(time.RFC3339), s.ends.Format(time.RFC3339))
+			w.breach("secret-lost", v.name, "a webhook secret of %s, to end at %s, did not sign",
+				s.issued.Format(time.RFC3339), s.ends.Format(time.RFC3339))
 		}
 	}
 }

@@ -90,13 +90,29 @@ func (r *rows) archived() (a validate.Archive) {
 		return int(delivery.Sequence(a.Version)) - int(delivery.Sequence(b.Version))
 	})
 	for _, e := range events {
-		a.Steps = append(a.Steps, []string{e.Order.String(), e.Account.String(), fmt.Sprint(delivery.Sequence(e.Version)), fmt.Sprint(e.Version),
-			e.Status.String(), millis(e.At), string(e.Failure)})
+		a.Steps = append(a.Steps, []string{
+			e.Order.String(),
+			e.Account.String(),
+			fmt.Sprint(delivery.Sequence(e.Version)),
+			fmt.Sprint(e.Version),
+			e.Status.String(),
+			millis(e.At),
+			string(e.Failure),
+		})
 	}
 
 	for _, o := range r.outcomes {
-		a.Attempts = append(a.Attempts, validate.Attempt{Account: o.Account.String(), EventID: o.EventID, State: o.State, Attempt: o.Attempt,
-			Error: o.Error, At: o.At, Recorded: timeOfEntry(o.Entry), Probe: o.Probe, Replay: o.Replay})
+		a.Attempts = append(a.Attempts, validate.Attempt{
+			Account:  o.Account.String(),
+			EventID:  o.EventID,
+			State:    o.State,
+			Attempt:  o.Attempt,
+			Error:    o.Error,
+			At:       o.At,
+			Recorded: timeOfEntry(o.Entry),
+			Probe:    o.Probe,
+			Replay:   o.Replay,
+		})
 	}
 
 	slices.SortFunc(a.Orders, func(a, b []string) int { return strings.Compare(a[0], b[0]) })

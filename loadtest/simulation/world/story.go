@@ -27,11 +27,12 @@ type line struct {
 	args   []any
 }
 
+// String returns the line with its time on the bubble's clock.
 func (l line) String() string {
 	return l.at.UTC().Format("01-02 15:04:05.0000 ") + fmt.Sprintf(l.format, l.args...)
 }
 
-// note adds a line. The arguments must not change any more.
+// note adds a line, which is formatted when it is read. So the arguments must not change after the call.
 func (s *story) note(format string, args ...any) {
 	l := line{at: time.Now(), format: format, args: args}
 	if s.all {
@@ -46,6 +47,7 @@ func (s *story) note(format string, args ...any) {
 	}
 }
 
+// last returns the story's last lines, at most storyKept.
 func (s *story) last() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +58,7 @@ func (s *story) last() string {
 	return text.String()
 }
 
-// logger is a log whose warnings are lines of the story.
+// logger returns a log whose warnings and errors become lines of the story. Lines of lower levels are dropped.
 func (s *story) logger(name string) *slog.Logger {
 	return slog.New(&storyHandler{story: s, name: name})
 }

@@ -141,7 +141,14 @@ func (c *client) createNew() {
 }
 
 func (c *client) create(p *placed) *validate.Operation {
-	op := &validate.Operation{Kind: validate.Create, Key: p.key, External: p.external, Body: validate.Digest([]byte(p.body)), Content: p.content}
+	op := &validate.Operation{
+		Kind:     validate.Create,
+		Key:      p.key,
+		External: p.external,
+		Body:     validate.Digest([]byte(p.body)),
+		Content:  p.content,
+	}
+
 	r := c.request("POST", "/orders", p.body)
 	if p.key != "" {
 		r.header = map[string]string{"X-Idempotency-Key": p.key}

@@ -45,20 +45,23 @@ type Breach struct {
 	What, About, Says string
 }
 
+// String returns the breach as one line of text.
 func (b Breach) String() string { return fmt.Sprintf("%s [%s]: %s", b.What, b.About, b.Says) }
 
-// A Verdict is what became of a seed.
+// A Verdict is the result of playing a seed.
 type Verdict struct {
-	Seed       uint64
-	Breaches   []Breach
-	Digest     string        // of all that happened
-	Steps      int           // calls of Redis
-	Life       time.Duration // that passed in the bubble
-	Operations int           // requests of vendors, fleets and operators
+	Seed     uint64
+	Breaches []Breach
+	Story    string // the story's last lines when the first breach was found; empty without a breach
+	Digest   string // a digest of all that happened, the same each time the seed is played
+
+	Steps      int // calls of Redis
+	Operations int // requests of vendors, fleets and operators
 	Orders     int
-	Kills      int
-	Took       time.Duration // of the machine
-	Story      string        // what happened last; only of a breach
+	Kills      int // programs that were killed
+
+	Life time.Duration // on the clock of the bubble
+	Took time.Duration // on the clock of the machine
 }
 
 type world struct {
@@ -91,8 +94,9 @@ type world struct {
 	facts *validate.Facts // once everything has settled
 }
 
-// Play plays one seed. It must be called in a bubble; the server is outside of it. The verdict is had by calling the
-// result outside of the bubble.
+// Play plays one seed. It must be called in a bubble, while the server stands outside of it. The function that it returns
+// must be called outside of the bubble; it checks what has happened and returns the verdict. With tell, the whole story is
+// printed while it happens. Play panics if the server cannot be emptied.
 func Play(server *Server, seams Seams, seed uint64, tell bool) (judge func() *Verdict) {
 	debug.SetGCPercent(-1) // runUntil collects, every stepsPerCollection steps
 	time.Sleep(time.Until(began))
@@ -110,7 +114,15 @@ func Play(server *Server, seams Seams, seed uint64, tell bool) (judge func() *Ve
 		StreamRetention:      6 * 24 * time.Hour,
 	}
 
-	w.webhook = dispatch.Settings{Concurrency: 64, PerEndpoint: 8, BreakerFailures: 5, Timeout: 10 * time.Second, LocalReceivers: "auto", Memory: 64}
+	w.webhook = dispatch.Settings{
+		Concurrency:     64,
+		PerEndpoint:     8,
+		BreakerFailures: 5,
+		Timeout:         10 * time.Second,
+		LocalReceivers:  "auto",
+		Memory:          64,
+	}
+
 	seams.Receive(w.receive)
 	seams.Store(w.store)
 	w.rows.init()
@@ -227,6 +239,7 @@ func (w *world) await(what string, most time.Duration, holds func() bool) bool {
 	return true
 }
 
+// breach notes something that must not happen, up to 20 of them. At the first one it also keeps the story's last lines.
 func (w *world) breach(what, about, format string, args ...any) {
 	b := Breach{What: what, About: about, Says: fmt.Sprintf(format, args...)}
 	w.mu.Lock()
@@ -240,7 +253,7 @@ func (w *world) breach(what, about, format string, args ...any) {
 	}
 }
 
-// victim chooses a program that dies now.
+// victim draws one of the running programs, which is to die; nil if none runs.
 func (w *world) victim() *program {
 	var running []*program
 	for _, s := range w.slots {
@@ -256,6 +269,7 @@ func (w *world) victim() *program {
 	return running[w.random.IntN(len(running))]
 }
 
+// gateways returns the running gateways that are ready for requests.
 func (w *world) gateways() (ready []*program) {
 	for _, s := range w.slots {
 		if p := s.running(); p != nil && p.gate != nil && !p.isDead() && p.gate.Ready() {
@@ -266,11 +280,23 @@ func (w *world) gateways() (ready []*program) {
 }
 
 func (w *world) verdict(life time.Duration) *Verdict {
-	breaches := slices.SortedFunc(slices.Values(w.breaches), func(a, b Breach) int { return strings.Compare(a.String(), b.String()) })
-	v := &Verdict{Seed: w.seed, Breaches: breaches, Digest: w.digest(), Steps: w.steps, Life: life,
-		Operations: w.asked, Orders: len(w.rows.orders), Kills: w.killed}
+	breaches := slices.SortedFunc(slices.Values(w.breaches), func(a, b Breach) int {
+		return strings.Compare(a.String(), b.String())
+	})
+	v := &Verdict{
+		Seed:       w.seed,
+		Breaches:   breaches,
+		Digest:     w.digest(),
+		Steps:      w.steps,
+		Operations: w.asked,
+		Orders:     len(w.rows.orders),
+		Kills:      w.killed,
+		Life:       life,
+	}
+
 	if len(v.Breaches) > 0 || w.story.all {
 		v.Story = w.until
 	}
+
 	return v
 }
