@@ -74,30 +74,35 @@ func refuseArguments(flags *flag.FlagSet) error {
 
 // options are the flags of a run; addFlags says what each means.
 type options struct {
-	scripts  string // names, separated by commas
-	own      textList
+	scripts  string   // names, separated by commas
+	own      textList // paths of the caller's own scripts, which replace those of loadtest/
 	duration time.Duration
-	keep     bool
 	outputs  textList
-	earlier  string // path
-	install  bool
 	receiver receiverOptions
+
+	keep    bool
+	earlier string // path of the result to compare with; empty for none
+	install bool
 }
 
 // textList is the value of a flag that may be given several times.
 type textList []string
 
+// String returns the values, separated by commas.
 func (l *textList) String() string { return strings.Join(*l, ",") }
 
+// Set adds a value; it never fails.
 func (l *textList) Set(value string) error {
 	*l = append(*l, value)
 	return nil
 }
 
+// addFlags defines the flags of a run.
 func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.scripts, "scripts", "", "which of loadtest/*.js, separated by commas; empty: all that the target allows")
 	flags.Var(&o.own, "script", "a script `file` of your own, instead of those; may be repeated")
-	flags.DurationVar(&o.duration, "duration", 40*time.Second, "how long scripts whose length is free take (DURATION in the environment wins)")
+	flags.DurationVar(&o.duration, "duration", 40*time.Second,
+		"how long scripts whose length is free take (DURATION in the environment wins)")
 	flags.BoolVar(&o.keep, "keep", false, "keep the samples of scripts that held, too, and the data of systems")
 	flags.Var(&o.outputs, "out", "an additional `output` of k6, such as experimental-prometheus-rw; may be repeated")
 	flags.StringVar(&o.earlier, "compare", "", "a result.json of an earlier run, to compare with")

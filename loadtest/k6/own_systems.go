@@ -70,8 +70,13 @@ func (o *ownSystems) withSession(ctx context.Context, s *script, use func(contex
 		demo := &system.Demo
 		running := &session{
 			env: []string{
-				"BASE_URL=" + demo.BaseURL, "ACCOUNTS=" + list, "FLEET_ID=" + demo.Fleet.FleetID, "FRESH=yes",
-				"OPS_URL=" + demo.OpsURL, "FLEET_CLIENT_ID=" + demo.Fleet.ClientID, "FLEET_CLIENT_SECRET=" + demo.Fleet.ClientSecret,
+				"BASE_URL=" + demo.BaseURL,
+				"OPS_URL=" + demo.OpsURL,
+				"ACCOUNTS=" + list,
+				"FRESH=yes",
+				"FLEET_ID=" + demo.Fleet.FleetID,
+				"FLEET_CLIENT_ID=" + demo.Fleet.ClientID,
+				"FLEET_CLIENT_SECRET=" + demo.Fleet.ClientSecret,
 			},
 			accounts: accounts,
 			isOwn:    true,

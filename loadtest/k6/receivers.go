@@ -207,9 +207,11 @@ func (r *receivers) compare(ctx context.Context, accounts []*account, script *re
 	return results.WebhooksOf(results.WebhooksByReceiver, total, orders, stores), nil
 }
 
-// check compares what a receiver got. The accounts of a deployment may have webhooks of other orders, earlier ones or
-// those of somebody else, which count for nothing.
-func (r *receivers) check(received *receiver.Receiver, histories []receiver.History, stores int) (checked *receiver.Check, others int) {
+// check compares the webhooks that a receiver got with the histories of the run's orders. The accounts of a deployment may
+// also get webhooks of other orders, earlier ones or somebody else's; these are only counted, as others.
+func (r *receivers) check(
+	received *receiver.Receiver, histories []receiver.History, stores int,
+) (checked *receiver.Check, others int) {
 	if !r.removes {
 		return received.Check(histories, stores), 0
 	}

@@ -238,8 +238,9 @@ func (c *Comparison) warnOfEmptyPath(before, after *Script) {
 	isMuchSlower := float64(later) > c.Factor*float64(earlier)
 	isMuchQuicker := float64(earlier) > c.Factor*float64(later)
 	if isMuchSlower || isMuchQuicker {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("%s: the empty path itself took p50 %s before and %s now: k6, the machine or the network changed",
-			after.Name, formatLatency(earlier), formatLatency(later)))
+		warning := fmt.Sprintf("%s: the empty path itself took p50 %s before and %s now: k6, the machine or the network changed",
+			after.Name, formatLatency(earlier), formatLatency(later))
+		c.Warnings = append(c.Warnings, warning)
 	}
 }
 

@@ -226,6 +226,7 @@ type endingReader struct {
 	last   byte
 }
 
+// Read reads from the underlying reader and remembers the last byte of what it returned.
 func (e *endingReader) Read(buffer []byte) (int, error) {
 	n, err := e.reader.Read(buffer)
 	if n > 0 {
