@@ -357,8 +357,11 @@ func (r *reports) print(out io.Writer) {
 	fmt.Fprint(out, "\nControl totals\n\n")
 	t = newTable(out)
 	fmt.Fprintln(t, "line\torders\tdelivered\torder amount\tcash\tcard\tprepaid\tbalances\tsha256\t")
+	columns := []string{
+		"line", "orders", "delivered", "orderAmountDelivered", "cashExpected", "cardExpected", "prepaidAmount", "ties",
+	}
 	for _, row := range r.control.Rows {
-		for _, column := range []string{"line", "orders", "delivered", "orderAmountDelivered", "cashExpected", "cardExpected", "prepaidAmount", "ties"} {
+		for _, column := range columns {
 			fmt.Fprintf(t, "%s\t", text(row[column]))
 		}
 		fmt.Fprintf(t, "%.12s\t\n", text(row["sha256"]))

@@ -61,8 +61,10 @@ type object = map[string]any
 // kurus is an amount. As text and in JSON it is in lira with two decimals.
 type kurus int64
 
+// String returns the amount in lira with two decimals, such as "12.50". The amount must not be negative.
 func (k kurus) String() string { return fmt.Sprintf("%d.%02d", k/100, k%100) }
 
+// UnmarshalText reads an amount in lira with two decimals. It does not check that there are two.
 func (k *kurus) UnmarshalText(text []byte) error {
 	amount, err := strconv.ParseInt(string(bytes.Replace(text, []byte("."), nil, 1)), 10, 64)
 	*k = kurus(amount)

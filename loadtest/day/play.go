@@ -379,7 +379,9 @@ func (d *Day) ask(ctx context.Context, method, path string, body any) *client.An
 // send calls the Vendor API until the answer is not that the service is unavailable or that the limit is reached, at
 // most for sendTimeout. Between tries it waits as long as the service asks; a wait that would end after sendTimeout is an
 // error at once. retried reports that it was sent more than once.
-func (d *Day) send(ctx context.Context, method, path string, body any, headers ...string) (answer *client.Answer, retried bool, err error) {
+func (d *Day) send(
+	ctx context.Context, method, path string, body any, headers ...string,
+) (answer *client.Answer, retried bool, err error) {
 	deadline := time.Now().Add(sendTimeout)
 	for {
 		answer, err = d.vendor.Do(ctx, method, path, body, headers...)
