@@ -110,7 +110,10 @@ func idFigures() []*figure {
 		{Key: "ids.create_order_p99", What: "  p99", Unit: "us", Baseline: few},
 		{Key: "ids.poll_order", What: "one call of poll_order, median", Unit: "us", Baseline: few, Limit: ratioAtMost(mostColdGrowth)},
 		{Key: "ids.poll_order_p99", What: "  p99", Unit: "us", Baseline: few},
-		{Key: "ids.retire_orders", What: "one call of retire_orders, median", Unit: "us", Baseline: few, Limit: ratioAtMost(mostColdGrowth)},
+		{
+			Key: "ids.retire_orders", What: "one call of retire_orders, median", Unit: "us",
+			Baseline: few, Limit: ratioAtMost(mostColdGrowth),
+		},
 		{Key: "ids.retire_orders_p99", What: "  p99", Unit: "us", Baseline: few},
 		{Key: "ids.memory", What: "memory of a remembered id, of many", Unit: "B", Limit: atMost(16)},
 	}

@@ -114,8 +114,11 @@ func (b *book) createOrders(ctx context.Context, vendors []*vendor, n int, at ti
 				Account: v.account, Body: []byte(externalID), Now: at,
 				Draft: &delivery.OrderDraft{
 					ExternalStoreID: storeID, ExternalOrderID: externalID, ReadyAt: at,
-					Recipient:   delivery.Recipient{Name: "Ayşe Kaya", Phone: "5321234567"},
-					Dropoff:     delivery.Dropoff{Text: "Bahariye Caddesi No: 2, Kadıköy", Point: delivery.Point{Latitude: 40.9880, Longitude: 29.0300}},
+					Recipient: delivery.Recipient{Name: "Ayşe Kaya", Phone: "5321234567"},
+					Dropoff: delivery.Dropoff{
+						Text:  "Bahariye Caddesi No: 2, Kadıköy",
+						Point: delivery.Point{Latitude: 40.9880, Longitude: 29.0300},
+					},
 					OrderAmount: amount, Payment: delivery.Payment{Type: delivery.Cash, CollectionAmount: amount},
 				},
 				Candidates: []accounts.Candidate{{Terms: b.fleet.Terms(), Covers: true}},

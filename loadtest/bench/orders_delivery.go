@@ -249,7 +249,8 @@ func (b *bench) costOfCreation(ctx context.Context, s *system) harness.Usage {
 		return created.Answered
 	})
 
-	written := bareWrites(ctx, s.Redis, harness.Load{Connections: connections, Duration: length, Request: s.newOrders()}, harness.ClosedLoop)
+	load := harness.Load{Connections: connections, Duration: length, Request: s.newOrders()}
+	written := bareWrites(ctx, s.Redis, load, harness.ClosedLoop)
 
 	b.addBeside("created", created.PerSecond(), written.PerSecond())
 	b.add("created_redis", used["redis_us"])
@@ -268,7 +269,9 @@ func (b *bench) measureBeside(ctx context.Context, s *system, delivered float64)
 	length := short(b, 6*time.Second, shortDelivery)
 	j := s.carry(ctx, rate, int(math.Ceil(rate/delivered)), short(b, deliveryWarmUp, 0), length)
 	s.settle(ctx)
-	written := bareWrites(ctx, s.Redis, harness.Load{Connections: connections, Rate: rate, Duration: length, Request: s.newOrders()}, harness.OpenLoop)
+
+	load := harness.Load{Connections: connections, Rate: rate, Duration: length, Request: s.newOrders()}
+	written := bareWrites(ctx, s.Redis, load, harness.OpenLoop)
 
 	wait := quantile(j.created, 99)
 	b.addBeside("wait_p99_delivering", wait, quantile(written.Latency, 99))

@@ -38,7 +38,8 @@ func receiversSuite() suite {
 	}
 }
 
-// inFullRunsAtMost accepts a figure up to the bound in every round of a full run: a time, or what follows from one.
+// inFullRunsAtMost accepts a figure up to the bound in every round of a full run. It is for times, and for figures that
+// follow from a time.
 func inFullRunsAtMost(bound float64) *limit {
 	return &limit{AtMost: &bound}
 }
@@ -46,21 +47,33 @@ func inFullRunsAtMost(bound float64) *limit {
 // mostResident is the resident memory in MiB that a worker may have, of the 512 MB of its container.
 const mostResident = 400
 
-// amongFigures are those of healthy vendors among dead receivers.
+// amongFigures returns the figures of healthy vendors among dead receivers. who describes the dead ones in the table.
 func amongFigures(measurement, who string) []*figure {
 	const alone = "without"
 	const handover = 5 // seconds; a worker that is dead is noticed after 3
 	return slices.Concat([]*figure{
 		{Key: measurement + ".seeded", What: who + ": their events put into Redis in", Unit: "s"},
 		{Key: measurement + ".started", What: "  workers started: events flow in every partition after", Unit: "s"},
-		{Key: measurement + ".p99", What: "  healthy vendors, report to webhook, p99", Unit: "ms", Baseline: alone, Limit: ratioAtMost(1.5)},
+		{
+			Key: measurement + ".p99", What: "  healthy vendors, report to webhook, p99", Unit: "ms",
+			Baseline: alone, Limit: ratioAtMost(1.5),
+		},
 		{Key: measurement + ".p50", What: "  p50", Unit: "ms", Baseline: alone},
 		{Key: measurement + ".left_out", What: "  events left out because others were busy", Unit: "%"},
 		{Key: measurement + ".cpu", What: "  processors that the workers take", Unit: "cores", Baseline: alone},
 		{Key: measurement + ".changed", What: "  partitions that change hands in that time", Limit: inFullRunsAtMost(0)},
-		{Key: measurement + ".killed", What: "  kill -9 of a worker: longest gap of a partition", Unit: "s", Baseline: alone, Limit: inFullRunsAtMost(handover)},
-		{Key: measurement + ".rolled", What: "  it starts again, then both restart: longest gap", Unit: "s", Limit: inFullRunsAtMost(handover)},
-		{Key: measurement + ".memory", What: "  a worker's resident memory at most", Unit: "MiB", Baseline: alone, Limit: atMost(mostResident)},
+		{
+			Key: measurement + ".killed", What: "  kill -9 of a worker: longest gap of a partition", Unit: "s",
+			Baseline: alone, Limit: inFullRunsAtMost(handover),
+		},
+		{
+			Key: measurement + ".rolled", What: "  it starts again, then both restart: longest gap", Unit: "s",
+			Limit: inFullRunsAtMost(handover),
+		},
+		{
+			Key: measurement + ".memory", What: "  a worker's resident memory at most", Unit: "MiB",
+			Baseline: alone, Limit: atMost(mostResident),
+		},
 		{Key: measurement + ".resident", What: "  in the end, the larger one", Unit: "MiB"},
 		{Key: measurement + ".redis", What: "  Redis's memory", Unit: "MiB", Baseline: alone},
 	}, lossFigures(measurement, ratioAtMost(0.01))) // in a short run there are few events for each kill

@@ -153,8 +153,8 @@ func (e *reportingEnv) fill(ctx context.Context) {
 		SETTINGS insert_allow_materialized_columns = 1`)
 
 	found := e.askNumbers(ctx, "SELECT sum(rows), count() FROM system.parts WHERE database = 'delivery' AND table = 'orders' AND active")
-	e.bench.progress("year: %s orders in %s rows and %d parts, made in %.0f s", harness.Grouped(orders), harness.Grouped(found[0]), found[1],
-		time.Since(began).Seconds())
+	e.bench.progress("year: %s orders in %s rows and %d parts, made in %.0f s",
+		harness.Grouped(orders), harness.Grouped(found[0]), found[1], time.Since(began).Seconds())
 
 	// The account and the fleet with the most orders in the month.
 	for name, into := range map[string]*string{"account_id": &e.account, "fleet_id": &e.fleet} {

@@ -47,7 +47,10 @@ func closingFigures() []*figure {
 			Baseline: "the same of the orders", Limit: ratioAtMost(0.5),
 		},
 		{Key: "closing.year.fleet-statement", What: "fleet-statement, the closed year of all", Unit: "ms", Baseline: "its bare query"},
-		{Key: "closing.year.expected-collections", What: "expected-collections, the closed year of all", Unit: "ms", Baseline: "its bare query"},
+		{
+			Key: "closing.year.expected-collections", What: "expected-collections, the closed year of all", Unit: "ms",
+			Baseline: "its bare query",
+		},
 	}
 }
 

@@ -42,8 +42,8 @@ type system struct {
 	webhookBytes atomic.Int64
 }
 
-// withSystem starts the programs and stops them after use, whose context ends when one of them dies. Orders move by
-// requests to the fleet API only.
+// withSystem starts the programs, calls use, and stops them. The context of use ends when a program dies. No sandbox courier
+// runs: orders move only by requests to the fleet API. It panics with a failure at the first error.
 func (b *bench) withSystem(ctx context.Context, name string, options stack.Options, use func(context.Context, *harness.System)) {
 	options.DataDir, options.BinDir, options.Courier = b.file(name), b.file("bin"), "manual"
 	must(harness.WithSystem(ctx, b.out, false, options, func(ctx context.Context, s *harness.System) error {
@@ -51,7 +51,8 @@ func (b *bench) withSystem(ctx context.Context, name string, options stack.Optio
 	}))
 }
 
-// withVendors opens the vendors' stores in a system, too.
+// withVendors is withSystem with the vendors' stores opened and a server for their webhooks in this process. The context of
+// use also ends when a webhook arrives that no receiver should ever see.
 func (b *bench) withVendors(ctx context.Context, name string, options stack.Options, use func(context.Context, *system)) {
 	options.Out = b.out
 	b.withSystem(ctx, name, options, func(ctx context.Context, started *harness.System) {
@@ -64,9 +65,15 @@ func (b *bench) withVendors(ctx context.Context, name string, options stack.Opti
 		hooks := got(net.Listen("tcp", "127.0.0.1:0"))
 		defer hooks.Close() // the server has closed it unless it never began
 		s.vendors = got(s.OpenVendors(ctx, vendorCount, func(i int) stack.VendorOptions {
-			return stack.VendorOptions{Name: fmt.Sprintf("Vendor %d", i), Limits: stack.Unlimited, WebhookURL: fmt.Sprintf("http://%s/%d", hooks.Addr(), i)}
+			return stack.VendorOptions{
+				Name:       fmt.Sprintf("Vendor %d", i),
+				Limits:     stack.Unlimited,
+				WebhookURL: fmt.Sprintf("http://%s/%d", hooks.Addr(), i),
+			}
 		}))
-		stop := serveHTTP(hooks, s.receive) // webhooks that came before have waited for the secrets to be known
+
+		// Webhooks that came before have waited in the listener's queue, until the secrets are stored in s.vendors.
+		stop := serveHTTP(hooks, s.receive)
 		defer stop()
 
 		err := caught(func() { use(ctx, s) })
@@ -78,7 +85,7 @@ func (b *bench) withVendors(ctx context.Context, name string, options stack.Opti
 	})
 }
 
-// serveHTTP answers until it is stopped. The server is fasthttp's and sends no header that it need not, because it
+// serveHTTP serves a listener until stop is called. The server is fasthttp's and sends no header that it need not, because it
 // shares the processors with what is measured: with net/http a webhook took 1.7 times the CPU.
 func serveHTTP(listener net.Listener, handler fasthttp.RequestHandler) (stop func()) {
 	server := &fasthttp.Server{
@@ -93,7 +100,7 @@ func serveHTTP(listener net.Listener, handler fasthttp.RequestHandler) (stop fun
 	return func() { _ = server.Shutdown() }    // nothing of it is needed any more
 }
 
-// receive takes a vendor's webhook. What no receiver should ever see ends the run.
+// receive answers a vendor's webhook with 204. A webhook that cannot be verified, or that s.seen refuses, ends the run.
 func (s *system) receive(c *fasthttp.RequestCtx) {
 	at := time.Now()
 	c.SetStatusCode(fasthttp.StatusNoContent)

@@ -79,15 +79,16 @@ func throughputFigures() []*figure {
 
 // measureThroughput fills the streams while no worker runs, then starts one and watches it work them off.
 func (b *bench) measureThroughput(ctx context.Context) {
-	b.withWebhooks(ctx, "throughput", map[string]string{"pprof": strconv.FormatBool(b.profile != "")}, func(ctx context.Context, e *webhookEnv) {
+	settings := map[string]string{"pprof": strconv.FormatBool(b.profile != "")}
+	b.withWebhooks(ctx, "throughput", settings, func(ctx context.Context, e *webhookEnv) {
 		const calm = 0.25 // of a processor for other programs
 		b.calmest(calm, func(n int) round { return e.saturate(ctx, short(b, 60_000, 5_000), n) })
 		b.addLosses("throughput", sumOf(e.healthy...))
 	})
 }
 
-// saturate is one round: fill, start, watch, stop. The first tenth of the
-// receipts, while connections are opened, is not counted; the last one is.
+// saturate measures one round: it fills the streams, starts the worker, watches it, and stops it. The first tenth of the
+// receipts is not counted, because connections are opened then.
 func (e *webhookEnv) saturate(ctx context.Context, events, n int) round {
 	before := e.received.Load()
 	e.makeEvents(ctx, e.healthy, events/eventsPerOrder, time.Now(), delivery.Delivered)
@@ -104,9 +105,15 @@ func (e *webhookEnv) saturate(ctx context.Context, events, n int) round {
 
 	webhooks := float64(int64(events) - warm)
 	rate, others := webhooks/used["seconds"], used.Others()
-	e.bench.progress("throughput %d: %s webhooks/s, %s ready-made requests/s; others took %s cores", n+1, number(rate), number(bare), number(others))
+	e.bench.progress("throughput %d: %s webhooks/s, %s ready-made requests/s; others took %s cores",
+		n+1, number(rate), number(bare), number(others))
+
 	r := round{
-		figures:   map[string]float64{"throughput": rate, "throughput.busy": used["busy"] / used["seconds"], "throughput.others": others},
+		figures: map[string]float64{
+			"throughput":        rate,
+			"throughput.busy":   used["busy"] / used["seconds"],
+			"throughput.others": others,
+		},
 		bases:     map[string]float64{"throughput": bare},
 		disturbed: others,
 	}
@@ -135,8 +142,16 @@ func (b *bench) bareRate(ctx context.Context) float64 {
 	// A test is verified like any other webhook, and counted as no event. It is as long as one.
 	const id = "evt_0123456789"
 	body := `{"eventId":"` + id + `","event":"webhook.test","data":"` + strings.Repeat("x", 500) + `"}`
-	request := fmt.Appendf(nil, "POST /hook HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX-Service-Event: webhook.test\r\n"+
-		"Webhook-Id: %s\r\nX-Service-Signature: %s\r\nContent-Length: %d\r\n\r\n%s", id, webhook.Sign(secret, []byte(body)), len(body), body)
+	const form = "POST /hook HTTP/1.1\r\n" +
+		"Host: localhost\r\n" +
+		"Content-Type: application/json\r\n" +
+		"X-Service-Event: webhook.test\r\n" +
+		"Webhook-Id: %s\r\n" +
+		"X-Service-Signature: %s\r\n" +
+		"Content-Length: %d\r\n" +
+		"\r\n%s"
+	request := fmt.Appendf(nil, form, id, webhook.Sign(secret, []byte(body)), len(body), body)
+
 	taken := got(harness.ClosedLoop(ctx, harness.Load{
 		Addrs:       addrs,
 		Connections: perEndpoint * endpoints,
@@ -161,8 +176,8 @@ func latencyFigures() []*figure {
 	}, lossFigures("latency", shareAtMost(0.01))...)
 }
 
-// measureLatency is what an event takes from the courier's report that makes it to its receipt, at a rate far below
-// saturation.
+// measureLatency measures how long an event takes from the courier's report that makes it to its receipt, at a rate far
+// below saturation.
 func (b *bench) measureLatency(ctx context.Context) {
 	b.withWebhooks(ctx, "latency", nil, func(ctx context.Context, e *webhookEnv) {
 		must(e.Worker.Start(ctx))
@@ -172,8 +187,15 @@ func (b *bench) measureLatency(ctx context.Context) {
 			written := e.bareWaits(ctx, length)
 			b.progress("latency %d: %s; one bare XADD over HTTP p50 %s ms", n+1, t, number(quantile(written.Latency, 50)))
 			return round{
-				figures:   map[string]float64{"latency.p50": t.p50(), "latency.p99": t.p99(), "latency.left_out": 100 * t.leftOut},
-				bases:     map[string]float64{"latency.p50": quantile(written.Latency, 50), "latency.p99": quantile(written.Latency, 99)},
+				figures: map[string]float64{
+					"latency.p50":      t.p50(),
+					"latency.p99":      t.p99(),
+					"latency.left_out": 100 * t.leftOut,
+				},
+				bases: map[string]float64{
+					"latency.p50": quantile(written.Latency, 50),
+					"latency.p99": quantile(written.Latency, 99),
+				},
 				disturbed: t.leftOut,
 			}
 		})
@@ -194,7 +216,7 @@ func (e *webhookEnv) bareWaits(ctx context.Context, length time.Duration) *harne
 	}, harness.OpenLoop)
 }
 
-// besideFigures are those of healthy endpoints beside something that may not slow them down.
+// besideFigures returns the figures of healthy endpoints beside something that may not slow them down.
 func besideFigures(measurement, what string) []*figure {
 	const alone = "without"
 	return []*figure{
@@ -206,7 +228,8 @@ func besideFigures(measurement, what string) []*figure {
 }
 
 func isolationFigures() []*figure {
-	return append(besideFigures("isolation", "healthy beside slow, refusing and silent endpoints"), lossFigures("isolation", shareAtMost(0.01))...)
+	figures := besideFigures("isolation", "healthy beside slow, refusing and silent endpoints")
+	return append(figures, lossFigures("isolation", shareAtMost(0.01))...)
 }
 
 // troubled is the isolation case: of ten events two go to an endpoint that takes 4 s, one to an endpoint that refuses
