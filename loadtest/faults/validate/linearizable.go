@@ -10,7 +10,7 @@ import (
 	"vendorapi/internal/delivery"
 )
 
-// How long the search for a linearization may take: of one history, and of all.
+// oneSearch and allSearches bound how long the search for a linearization may take: of one history, and of all together.
 var (
 	oneSearch   = 2 * time.Second
 	allSearches = 30 * time.Second
@@ -25,20 +25,23 @@ type history struct {
 	bodies    []string
 }
 
-// checkLinearizable: in some order of all operations, each between its start and its end, every answer is right, the last
-// a read of what Redis has. What is unknown may take effect at any time after its start, or never.
+// checkLinearizable checks that each history is linearizable: there is an order of its operations, each placed between its
+// start and its end, in which every answer is right, and which ends with a read of each order as Redis has it. An operation
+// with an unknown outcome may take effect at any time after its start, or never. A history that is too large, or whose
+// search takes too long, counts as undecided.
 func (c *check) checkLinearizable() {
 	deadline := time.Now().Add(allSearches)
 	for _, h := range c.histories() {
 		c.report.Histories++
-		left := min(oneSearch, time.Until(deadline))
-		const most = 254 // ids and bodies that the state can distinguish
-		if left <= 0 || len(h.externals) > most || len(h.bodies) > most {
+		timeout := min(oneSearch, time.Until(deadline))
+		const maxDistinct = 254 // ids and bodies that the state can distinguish
+		isTooLarge := len(h.externals) > maxDistinct || len(h.bodies) > maxDistinct
+		if timeout <= 0 || isTooLarge {
 			c.report.Undecided++
 			continue
 		}
 
-		switch porcupine.CheckOperationsTimeout(h.model(), c.steps(h), left) {
+		switch porcupine.CheckOperationsTimeout(h.model(), c.steps(h), timeout) {
 		case porcupine.Illegal:
 			text := "no order of these operations explains their answers and what Redis has in the end:"
 			for _, op := range h.ops[:min(12, len(h.ops))] {
@@ -52,7 +55,8 @@ func (c *check) checkLinearizable() {
 	}
 }
 
-// histories leaves operations on orders that no creation explains to the other checks.
+// histories divides the operations into histories. It leaves out operations on orders that no creation explains; the other
+// checks report these.
 func (c *check) histories() []*history {
 	groups := make(map[name]*history) // by external id or key, which share one if a creation has both
 	for _, op := range c.ops {
@@ -65,7 +69,9 @@ func (c *check) histories() []*history {
 			groups[external] = new(history)
 		}
 
-		if from, to := groups[key], groups[external]; from != nil && from != to {
+		// The key and the external id are of one creation, so the histories that have them become one.
+		from, to := groups[key], groups[external]
+		if from != nil && from != to {
 			for n, h := range groups {
 				if h == from {
 					groups[n] = to
@@ -106,7 +112,8 @@ func (c *check) histories() []*history {
 // keyLifetime is how long an idempotency key is remembered after its success (decisions, "Limits and idempotency").
 const keyLifetime = 24 * time.Hour
 
-// hasForgotten reports whether the create's key is not remembered any more: it is taken like one without a key.
+// hasForgotten reports whether the service need not remember a creation's key any more. Such a creation is checked like one
+// without a key.
 func (h *history) hasForgotten(create *Operation) bool {
 	return slices.ContainsFunc(h.ops, func(op *Operation) bool {
 		isOfKey := op.Kind == Create && op.Key == create.Key
@@ -114,17 +121,18 @@ func (h *history) hasForgotten(create *Operation) bool {
 	})
 }
 
-// number is the place of a text in a list, to which it is added when new.
+// number returns the index of a text in a list. It appends the text if the list does not have it.
 func number(list *[]string, text string) int {
-	at := slices.Index(*list, text)
-	if at < 0 {
-		at = len(*list)
+	index := slices.Index(*list, text)
+	if index < 0 {
+		index = len(*list)
 		*list = append(*list, text)
 	}
-	return at
+
+	return index
 }
 
-// externalOf is the external id that an operation is about; "" when that is unknown.
+// externalOf returns the external id of an operation's order; "" if it is unknown.
 func (c *check) externalOf(op *Operation) string {
 	if op.Kind == Create {
 		return op.External
@@ -143,7 +151,8 @@ func (c *check) externalOf(op *Operation) string {
 	return ""
 }
 
-// steps are what porcupine takes, and a last read of each order.
+// steps returns the operations of a history in the form that porcupine takes, and after them a read of each order as Redis
+// has it. It leaves out reads whose answer is unknown.
 func (c *check) steps(h *history) (steps []porcupine.Operation) {
 	begin := h.ops[0].Start
 	add := func(s step, start, end time.Duration) {
@@ -151,7 +160,9 @@ func (c *check) steps(h *history) (steps []porcupine.Operation) {
 		steps = append(steps, porcupine.Operation{ClientId: len(steps), Input: s, Call: int64(start), Return: int64(end)})
 	}
 
-	last := slices.MaxFunc(h.ops, func(a, b *Operation) int { return a.End.Compare(b.End) }).End.Sub(begin)
+	lastOp := slices.MaxFunc(h.ops, func(a, b *Operation) int { return a.End.Compare(b.End) })
+	last := lastOp.End.Sub(begin)
+
 	for _, op := range h.ops {
 		if op.Unknown() && op.Kind == Read {
 			continue
@@ -167,7 +178,7 @@ func (c *check) steps(h *history) (steps []porcupine.Operation) {
 
 		end := op.End.Sub(begin)
 		if op.Unknown() {
-			end = last + 4 // maybe after the last read: then it never happened
+			end = last + 4 // it may be placed after the final reads, as if it had never happened
 		}
 
 		add(s, op.Start.Sub(begin), end)
@@ -192,26 +203,36 @@ func (c *check) steps(h *history) (steps []porcupine.Operation) {
 //
 // A courier moves orders at any time, so whatever can follow a status may be seen next.
 
-// uncancellable: a cancellation was refused after the pickup was reported, so none can succeed any more.
+// uncancellable is the bit of an order that can never be cancelled any more: a cancellation was refused after the pickup had
+// been reported.
 const uncancellable = 0x80
 
+// A step is an operation as the model sees it. Texts are replaced by their numbers in the history.
 type step struct {
 	*Operation
+
 	external int             // number of the external id
 	key      int             // number of the key; -1: none
 	body     byte            // number of the body, from 1
 	shown    delivery.Status // the order's status in the answer; 0: none
 }
 
+// has reports whether the answer has an error code.
 func (s *step) has(code delivery.Code) bool { return s.Code == string(code) }
 
-// beforeAnything are refusals before the ledger looked: no token, no quota, not readable.
+// beforeAnything are the statuses of requests that were refused before the ledger was asked: they had no token or no quota,
+// or could not be read.
 var beforeAnything = []int{400, 401, 403, 405, 408, 411, 413, 415, 429, 431}
 
+// newRefused are the codes with which a creation may be refused whatever the state of its order and key.
 var newRefused = []delivery.Code{
-	delivery.CodeStoreNotConfigured, delivery.CodeFleetSuspended, delivery.CodeDropoffOutOfCoverage, delivery.CodeFleetUnavailable,
+	delivery.CodeStoreNotConfigured,
+	delivery.CodeFleetSuspended,
+	delivery.CodeDropoffOutOfCoverage,
+	delivery.CodeFleetUnavailable,
 }
 
+// model returns the sequential model of the history's orders, as described above.
 func (h *history) model() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return string(make([]byte, len(h.externals)+len(h.keys))) },
@@ -231,8 +252,8 @@ func (h *history) model() porcupine.Model {
 	}
 }
 
-// create, cancel and read report whether an operation is possible in a state, and the state after it. at is where the
-// key's byte is.
+// create reports whether a creation with this answer is possible in a state, and returns the state after it. at is the
+// index of the key's byte in the state.
 func (s *step) create(state string, at int) (bool, string) {
 	unknown := s.Unknown()
 	switch {
@@ -261,18 +282,19 @@ func (s *step) create(state string, at int) (bool, string) {
 	return true, state
 }
 
+// cancel reports whether a cancellation with this answer is possible in a state, and returns the state after it.
 func (s *step) cancel(state string) (bool, string) {
 	order := state[s.external]
 	floor := delivery.Status(order &^ uncancellable)
-	can := floor == delivery.Cancelled || floor.Cancellable() && order&uncancellable == 0
+	isCancellable := floor == delivery.Cancelled || floor.Cancellable() && order&uncancellable == 0
 	cancelled := with(state, s.external, byte(delivery.Cancelled))
 	switch {
-	case s.Unknown() && !can:
+	case s.Unknown() && !isCancellable:
 		return true, state
 	case s.Unknown():
 		return true, cancelled
 	case s.OK():
-		return can, cancelled
+		return isCancellable, cancelled
 	case s.has(delivery.CodeOrderNotFound):
 		return order == 0, state
 	}
@@ -282,6 +304,7 @@ func (s *step) cancel(state string) (bool, string) {
 	return tooLate, with(state, s.external, order|uncancellable)
 }
 
+// read reports whether a read with this answer is possible in a state, and returns the state after it.
 func (s *step) read(state string) (bool, string) {
 	order := state[s.external]
 	switch {
@@ -296,7 +319,8 @@ func (s *step) read(state string) (bool, string) {
 	return reachable(order, s.shown), with(state, s.external, byte(s.shown)|order&uncancellable)
 }
 
-// reachable reports whether an order may be in a status, given what it reached at least.
+// reachable reports whether an order may be in a status. order is its byte in the state, which has the status that it has
+// reached at least.
 func reachable(order byte, to delivery.Status) bool {
 	floor := delivery.Status(order &^ uncancellable)
 	switch {
@@ -311,6 +335,7 @@ func reachable(order byte, to delivery.Status) bool {
 	return to > floor
 }
 
+// with returns the state with another byte at an index.
 func with(state string, at int, value byte) string {
 	return state[:at] + string([]byte{value}) + state[at+1:]
 }

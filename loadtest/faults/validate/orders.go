@@ -41,7 +41,8 @@ func (c *check) checkAcknowledged() {
 				first = op
 			}
 			if op.Order != first.Order {
-				c.violated(DuplicateOrder, []string{first.Order, op.Order}, "external id %q was answered with two orders", external.name)
+				c.violated(DuplicateOrder, []string{first.Order, op.Order},
+					"external id %q was answered with two orders", external.name)
 			}
 
 			if !op.Replayed {
@@ -55,7 +56,7 @@ func (c *check) checkAcknowledged() {
 	}
 }
 
-// checkKeys: an idempotency key has one success, whose bytes every replay repeats.
+// checkKeys checks that an idempotency key has one success only, and that every repetition was answered with the same bytes.
 func (c *check) checkKeys() {
 	firsts := make(map[name]*Operation)
 	for _, op := range c.ops {

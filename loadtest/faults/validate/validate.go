@@ -86,7 +86,7 @@ type Report struct {
 	Undecided int
 }
 
-// Add adds another report.
+// Add adds the counts of another report to r.
 func (r *Report) Add(o Report) {
 	sum, more := reflect.ValueOf(r).Elem(), reflect.ValueOf(o)
 	for i := range sum.NumField() { // all are integers
@@ -94,7 +94,7 @@ func (r *Report) Add(o Report) {
 	}
 }
 
-// name is an order by the vendor's id, or an idempotency key.
+// A name is an external id or an idempotency key, of an account.
 type name struct{ account, name string }
 
 type check struct {
@@ -106,9 +106,11 @@ type check struct {
 	fleetOps []*Operation // of fleets about the accounts' orders, by start
 	clerkOps []*Operation // of the accounts' clerks, by start
 	accounts map[string]*Account
-	own      []*Order          // Redis, those of the accounts
-	orders   map[string]*Order // Redis, by id, those of other accounts too
-	external map[name]*Order   // Redis
+
+	own      []*Order          // in Redis, of the accounts
+	orders   map[string]*Order // in Redis, by id, those of other accounts too
+	external map[name]*Order   // in Redis, by external id
+
 	creates  map[name][]*Operation
 	made     map[string][]*Operation // successful creates, by order id
 	arrivals map[string][]*Arrival   // verified ones, by Subject
@@ -145,18 +147,31 @@ func Check(ops []Operation, f *Facts) (Report, []Violation) {
 	return c.report, c.violations
 }
 
+// index returns a check of the facts with all its maps filled in. It takes only the operations of the accounts in f, sorted by
+// start.
 func index(ops []Operation, f *Facts) *check {
-	c := &check{facts: f, violations: slices.Clone(f.Found),
-		accounts: make(map[string]*Account), orders: make(map[string]*Order), external: make(map[name]*Order),
-		creates: make(map[name][]*Operation), made: make(map[string][]*Operation),
-		arrivals: make(map[string][]*Arrival), firstArrivals: make(map[string]time.Time),
-		attempts: make(map[string][]*Attempt), remains: make(map[string]Remains)}
+	c := &check{
+		facts:         f,
+		violations:    slices.Clone(f.Found),
+		accounts:      make(map[string]*Account),
+		orders:        make(map[string]*Order),
+		external:      make(map[name]*Order),
+		creates:       make(map[name][]*Operation),
+		made:          make(map[string][]*Operation),
+		arrivals:      make(map[string][]*Arrival),
+		firstArrivals: make(map[string]time.Time),
+		attempts:      make(map[string][]*Attempt),
+		remains:       make(map[string]Remains),
+	}
 
 	for _, a := range f.Accounts {
 		c.accounts[a.ID] = &a
 	}
 
-	for _, op := range slices.SortedStableFunc(slices.Values(ops), func(a, b Operation) int { return a.Start.Compare(b.Start) }) {
+	sorted := slices.SortedStableFunc(slices.Values(ops), func(a, b Operation) int {
+		return a.Start.Compare(b.Start)
+	})
+	for _, op := range sorted {
 		if c.accounts[op.Account] == nil {
 			continue
 		}
@@ -192,7 +207,10 @@ func index(ops []Operation, f *Facts) *check {
 		c.orders[o.ID], c.external[external] = &o, &o
 	}
 
-	for _, a := range slices.SortedStableFunc(slices.Values(f.Arrivals), func(a, b Arrival) int { return a.Began.Compare(b.Began) }) {
+	arrivals := slices.SortedStableFunc(slices.Values(f.Arrivals), func(a, b Arrival) int {
+		return a.Began.Compare(b.Began)
+	})
+	for _, a := range arrivals {
 		_, isLater := c.firstArrivals[a.EventID]
 		if !isLater {
 			c.firstArrivals[a.EventID] = a.Began
