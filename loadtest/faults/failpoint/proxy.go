@@ -18,25 +18,27 @@ import (
 	"vendorapi/internal/stack"
 )
 
-// Proxy passes connections on to one server.
+// Proxy passes connections on to one server. NewProxy makes one.
 type Proxy struct {
-	Addr  string       // where the program connects
-	Heals atomic.Int64 // how often answers were let pass again
+	Addr  string       // host:port at which the program connects
+	Heals atomic.Int64 // how often Heal or Release has let answers pass again
 
 	upstream  atomic.Pointer[string]
 	trap      atomic.Pointer[Trap]
 	noAnswers atomic.Bool // what the server answers is dropped
 	noRequest atomic.Bool // what the program sends is dropped
-	delay     atomic.Pointer[delay]
+
+	delay atomic.Pointer[delay]
 
 	mu       sync.Mutex
 	listener net.Listener // nil: connections are refused
 	conns    map[net.Conn]bool
 }
 
+// A delay makes answers later by a time that is drawn between by-jitter and by+jitter.
 type delay struct{ by, jitter time.Duration }
 
-// NewProxy passes connections on to upstream (host:port), which need not listen yet.
+// NewProxy returns a proxy that passes connections on to upstream (host:port), which need not listen yet. Refuse ends it.
 func NewProxy(upstream string) (*Proxy, error) {
 	p := &Proxy{Addr: stack.FreeAddr(), conns: make(map[net.Conn]bool)}
 	p.upstream.Store(&upstream)
@@ -45,7 +47,7 @@ func NewProxy(upstream string) (*Proxy, error) {
 	return p, p.listen()
 }
 
-// listen needs mu.
+// listen accepts connections, unless the proxy does so already. The caller holds p.mu.
 func (p *Proxy) listen() error {
 	if p.listener != nil {
 		return nil
@@ -66,6 +68,7 @@ func (p *Proxy) listen() error {
 	return nil
 }
 
+// serve passes on what client and the server send each other, until one of them closes its connection.
 func (p *Proxy) serve(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("tcp", *p.upstream.Load())
@@ -82,6 +85,7 @@ func (p *Proxy) serve(client net.Conn) {
 
 	p.conns[client], p.conns[server] = true, true
 	p.mu.Unlock()
+
 	go func() {
 		p.passRequests(server, client)
 		server.Close()
@@ -94,7 +98,7 @@ func (p *Proxy) serve(client net.Conn) {
 	p.passAnswers(client, server)
 }
 
-// closeAll needs mu.
+// closeAll closes all connections, on both sides. The caller holds p.mu.
 func (p *Proxy) closeAll() {
 	for c := range p.conns {
 		c.Close()
@@ -197,10 +201,12 @@ func (p *Proxy) passAnswers(client, server net.Conn) {
 	})
 }
 
-// copyChunks gives pass what can be read, until the connection ends. Once pass is false, the rest is dropped.
+// copyChunks reads from a connection until it ends, and calls pass with each chunk. The chunk is valid during the call only.
+// Once pass has returned false, the rest is read and dropped.
 func copyChunks(from net.Conn, pass func(chunk []byte) bool) {
 	buffer := make([]byte, 32<<10)
-	for more := true; more; {
+	more := true
+	for more {
 		n, err := from.Read(buffer)
 		if err != nil {
 			return
@@ -239,15 +245,25 @@ type Trap struct {
 	passed  chan struct{} // closed by Pass
 }
 
-// Set replaces an earlier trap. The marker must occur in no other request: a function's name in Redis, a path.
+// Set sets a trap and returns it. An earlier trap of the proxy is removed. The marker must occur in no other request: it is,
+// for example, a path, or the name of a function in Redis.
 func (p *Proxy) Set(marker string, moment Moment) *Trap {
-	t := &Trap{marker: []byte(marker), moment: moment, proxy: p, ended: make(chan struct{}), passed: make(chan struct{})}
+	t := &Trap{
+		marker: []byte(marker),
+		moment: moment,
+		proxy:  p,
+		ended:  make(chan struct{}),
+		passed: make(chan struct{}),
+	}
 	p.setTrap(t)
+
 	return t
 }
 
+// setTrap replaces the trap, by none if t is nil. The Await of the trap before returns ErrRemoved.
 func (p *Proxy) setTrap(t *Trap) {
-	if before := p.trap.Swap(t); before != nil {
+	before := p.trap.Swap(t)
+	if before != nil {
 		before.err = ErrRemoved
 		close(before.ended)
 	}
@@ -289,10 +305,10 @@ func (t *Trap) Release() error {
 	return p.listen()
 }
 
-// Request returns the bytes of a request that is Held, those around the marker.
+// Request returns the bytes around the marker of a request that is Held; nil for another moment. Await must have returned nil.
 func (t *Trap) Request() []byte { return t.request }
 
-// Pass lets a request go on that is Held.
+// Pass lets a request go on that is Held. It must be called once only.
 func (t *Trap) Pass() { close(t.passed) }
 
 // pass writes as much of the chunk as the moment allows and reports whether the connection goes on. Except for Late and
