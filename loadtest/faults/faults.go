@@ -86,7 +86,7 @@ type way struct {
 	Words  []string
 }
 
-// markers returns what the requests have in their bytes.
+// markers returns texts that only the way's requests contain.
 func (w way) markers() []string {
 	markers := slices.Clone(w.Words)
 	for _, p := range w.Points {
@@ -95,8 +95,9 @@ func (w way) markers() []string {
 	return markers
 }
 
-// loadFaults returns the chosen rows of the table. Of those that nobody has named they are what the run's Redis can
-// show: those on the run's system, or with -overload those with systems of their own.
+// loadFaults returns the rows of faults.yaml to play. With -only they are the named ones, and it is an error if the run
+// cannot show one of them. Otherwise they are all that the run's Redis can show: those on the run's system, or with
+// -overload those with systems of their own.
 func loadFaults(o *options) ([]fault, error) {
 	all, err := readTable("faults.yaml", o.only, func(f fault) string { return f.Name })
 	if err != nil {
@@ -141,7 +142,7 @@ func bySystem(faults []fault) (shared, own []fault) {
 	return shared, own
 }
 
-// actions are those of faults on the run's system.
+// actions are the actions of faults on the run's system, by their names in faults.yaml.
 var actions = map[string]func(*injection, context.Context) error{
 	"none":           func(_ *injection, ctx context.Context) error { return harness.Sleep(ctx, faultLength/2) },
 	"crash":          (*injection).crash,
@@ -169,11 +170,14 @@ var actions = map[string]func(*injection, context.Context) error{
 
 const (
 	faultLength = 5 * time.Second // about how long a fault goes on in a round
+
 	// startTimeout is how long a fault waits for a process that it starts again before it goes on.
 	startTimeout = 10 * time.Second
+
 	// trapTimeout is how long a trap waits for its request: clients send all the time.
 	trapTimeout = 8 * time.Second
-	// trapTurn is how much of that it waits at one of two proxies before it looks at the other.
+
+	// trapTurn is how long a trap waits at one of two proxies before it is set at the other.
 	trapTurn = 2 * time.Second
 )
 
@@ -182,13 +186,15 @@ type injection struct {
 	*system
 	fault
 	vendors []*vendor
-	clients []*vendorClient // of the vendors, by which the fault itself sends requests
+	clients []*vendorClient // the vendors' clients through which the fault itself sends requests
 	random  *rand.Rand
-	times   atomic.Int64 // how often it has struck
-	failure error        // why it could not be done
 	log     func(format string, args ...any)
+
+	times   atomic.Int64 // how often the fault has struck
+	failure error        // why the fault could not be injected; nil if it could
 }
 
+// inject does the fault's action once, or again and again for about faultLength if the fault has an Every.
 func (in *injection) inject(ctx context.Context) error {
 	do := actions[in.Action]
 	if in.Sending {
@@ -213,11 +219,12 @@ func (in *injection) inject(ctx context.Context) error {
 	}
 }
 
+// between draws a duration from least to most, both included.
 func (in *injection) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(in.random.Int64N(int64(most-least)+1))
 }
 
-// wait waits for a drawn time, or until ctx ends: then the round is healed.
+// wait waits for a drawn time from least to most, or until ctx ends.
 func (in *injection) wait(ctx context.Context, least, most time.Duration) {
 	_ = harness.Sleep(ctx, in.between(least, most)) // callers look at ctx when it matters
 }
