@@ -42,7 +42,9 @@ func (s *scene) openNeighbours(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	failing, err := s.openNeighbour(ctx, "Adisyo Bulut", http.StatusInternalServerError, "SQLSTATE[HY000] [2002] Connection refused")
+
+	const failure = "SQLSTATE[HY000] [2002] Connection refused"
+	failing, err := s.openNeighbour(ctx, "Adisyo Bulut", http.StatusInternalServerError, failure)
 	if err != nil {
 		return err
 	}
@@ -169,10 +171,11 @@ func (s *scene) closeMonth(ctx context.Context) error {
 		}
 	}
 
-	for _, command := range [][]string{
+	commands := [][]string{
 		{"hold", s.month.String(), "--user", s.Demo.Panel.User, "--note", "exceptions discussed with the fleets"},
 		{"close", s.month.String(), "--user", stack.SecondUser},
-	} {
+	}
+	for _, command := range commands {
 		out, err := s.Month(ctx, command...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%v: %w: %s", command, err, out)
