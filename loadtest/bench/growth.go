@@ -54,8 +54,8 @@ const (
 	mostColdGrowth = 2
 )
 
-// A growthMetric names the metric of BenchmarkGrowth that a figure shows. The figure's baseline is the metric with "base-"
-// before its name.
+// A growthMetric names the metric of BenchmarkGrowth that a figure shows. The baseline of a figure that has one is the metric
+// with "base-" before its name.
 type growthMetric struct {
 	suffix string // of the figure's key
 	metric string
@@ -161,7 +161,7 @@ func (b *bench) runGrowth(ctx context.Context, part string) map[string]measures 
 	cmd.Env = append(os.Environ(), "TMPDIR="+b.dir, fmt.Sprintf("GROWTH_ROUNDS=%d", b.rounds))
 	var out bytes.Buffer
 	cmd.Stdout = &out
-	cmd.Stderr = io.MultiWriter(&out, b.out) // how far it has come
+	cmd.Stderr = io.MultiWriter(&out, b.out) // shows the progress of the benchmark
 	b.progress("growth: %s", part)
 
 	err := cmd.Run()
@@ -182,7 +182,8 @@ func (b *bench) runGrowth(ctx context.Context, part string) map[string]measures 
 	return results
 }
 
-// addGrowth notes metrics beside those of the Redis with little, from every line whose name begins so.
+// addGrowth adds metrics, beside those of the Redis with little history, from every line whose name begins with prefix. The
+// keys of the figures begin with key.
 func (b *bench) addGrowth(results map[string]measures, prefix, key string, metrics []growthMetric) {
 	for _, name := range slices.Sorted(maps.Keys(results)) {
 		if !strings.HasPrefix(name, prefix) {
@@ -199,12 +200,12 @@ func (b *bench) addGrowth(results map[string]measures, prefix, key string, metri
 	}
 }
 
-// addMetric notes a metric of one line.
+// addMetric adds a metric of one line to a figure that has no baseline.
 func (b *bench) addMetric(results map[string]measures, name, key, metric string) {
 	b.add(key, metricOf(results, name, metric))
 }
 
-// metricOf returns a metric of a line, which must be there.
+// metricOf returns a metric of a line. It panics with a failure if the line or the metric is missing.
 func metricOf(results map[string]measures, name, metric string) float64 {
 	value, isMeasured := results[name][metric]
 	if !isMeasured {

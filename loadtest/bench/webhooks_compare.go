@@ -143,8 +143,8 @@ func (b *bench) calmest(calm float64, measure func(n int) round) []round {
 	return chosen
 }
 
-// compare measures both halves of a comparison in turn, so that a slow minute of
-// the machine falls on both; which is first changes with every round.
+// compare measures both halves of a comparison one after the other, so that a slow minute of the machine falls on both. The
+// half that comes first changes with every round.
 func (b *bench) compare(measurement string, measure func(n int, with bool) turn) {
 	rounds := b.calmest(mostLeftOut, func(n int) round {
 		var with, without turn
@@ -160,12 +160,16 @@ func (b *bench) compare(measurement string, measure func(n int, with bool) turn)
 		b.progress("%s %d: with %s; without %s", measurement, n+1, with, without)
 
 		disturbed := max(with.leftOut, without.leftOut)
-
 		return round{
 			figures: map[string]float64{
-				measurement + ".p99": with.p99(), measurement + ".p50": with.p50(), measurement + ".left_out": 100 * disturbed,
+				measurement + ".p99":      with.p99(),
+				measurement + ".p50":      with.p50(),
+				measurement + ".left_out": 100 * disturbed,
 			},
-			bases:     map[string]float64{measurement + ".p99": without.p99(), measurement + ".p50": without.p50()},
+			bases: map[string]float64{
+				measurement + ".p99": without.p99(),
+				measurement + ".p50": without.p50(),
+			},
 			disturbed: disturbed,
 			turns:     [2]turn{with, without},
 		}
