@@ -142,8 +142,13 @@ const requestTimeout = 3 * time.Second
 
 func newVendorClient(number int, prefix string, v *vendor, base string, random *rand.Rand) *vendorClient {
 	transport := sendOnce{&http.Transport{MaxIdleConnsPerHost: 1}, &http.Transport{DisableKeepAlives: true}}
-	return &vendorClient{number: number, prefix: prefix, vendor: v, random: random,
-		api: &client.Client{Base: base, Bearer: v.Bearer, HTTP: &http.Client{Timeout: requestTimeout, Transport: transport}}}
+	api := &client.Client{
+		Base:   base,
+		Bearer: v.Bearer,
+		HTTP:   &http.Client{Timeout: requestTimeout, Transport: transport},
+	}
+
+	return &vendorClient{number: number, prefix: prefix, vendor: v, random: random, api: api}
 }
 
 // sendOnce keeps its connection, so that requests meet stale ones. When a kept connection breaks, net/http itself
@@ -154,6 +159,7 @@ type sendOnce struct {
 	fresh *http.Transport
 }
 
+// RoundTrip sends a GET over a connection of its own, and any other request, without a way to rewind its body, over a kept one.
 func (t sendOnce) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodGet {
 		return t.fresh.RoundTrip(req)
