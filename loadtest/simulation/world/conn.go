@@ -21,6 +21,7 @@ type conn struct {
 	fd int
 }
 
+// dial connects to the Unix socket at a path.
 func dial(path string) (net.Conn, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -28,9 +29,11 @@ func dial(path string) (net.Conn, error) {
 	}
 
 	timeout := syscall.NsecToTimeval(int64(ioTimeout))
-	err = errors.Join(syscall.Connect(fd, &syscall.SockaddrUnix{Name: path}),
+	err = errors.Join(
+		syscall.Connect(fd, &syscall.SockaddrUnix{Name: path}),
 		syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &timeout),
-		syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, &timeout))
+		syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, &timeout),
+	)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("connecting to %s: %w", path, err), syscall.Close(fd))
 	}
@@ -38,6 +41,8 @@ func dial(path string) (net.Conn, error) {
 	return &conn{fd: fd}, nil
 }
 
+// Read blocks its thread until the server has sent something, for ioTimeout at most. It returns io.EOF once the server has
+// closed the connection.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.transfer(syscall.SYS_READ, b)
 	if n == 0 && err == nil && len(b) > 0 {
@@ -46,6 +51,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Write blocks its thread until all of b is written, for ioTimeout at most without progress.
 func (c *conn) Write(b []byte) (written int, err error) {
 	for written < len(b) && err == nil {
 		var n int

@@ -514,16 +514,19 @@ const oracle = "oracle"
 // digest names everything that has happened: two runs with the same one were the same.
 func (s *simulator) digest() string { return hex.EncodeToString(s.hash.Sum(nil)[:6]) }
 
-// hook returns what stands before the commands of an actor's ledger.
-func (s *simulator) hook(from *actor) redis.Hook { return hook{s, from} }
+// hook returns the hook that hands the commands of an actor's ledger to the simulator.
+func (s *simulator) hook(from *actor) redis.Hook { return hook{sim: s, from: from} }
 
+// A hook posts commands to the simulator in place of sending them, and waits for the answer.
 type hook struct {
 	sim  *simulator
 	from *actor
 }
 
+// DialHook returns nil: the hook does not change how connections are made.
 func (h hook) DialHook(redis.DialHook) redis.DialHook { return nil }
 
+// ProcessHook returns a function that posts one command. It never calls the next hook.
 func (h hook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
 		err := h.sim.post(ctx, h.from, []redis.Cmder{command})
@@ -532,6 +535,8 @@ func (h hook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
+// ProcessPipelineHook returns a function that posts the commands of a pipeline as one call. It never calls the next hook. If
+// the answer was lost, the actor was killed, or the context ended before, every command gets that error.
 func (h hook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
 		err := h.sim.post(ctx, h.from, commands)
