@@ -163,7 +163,6 @@ func (l *Load) exchange(ctx context.Context, begin func(ctx context.Context, sta
 						all.Sample = fmt.Sprintf("%d %.300s", a.Status, a.Body)
 					}
 				}
-
 				mu.Unlock()
 			}
 

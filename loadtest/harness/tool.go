@@ -43,7 +43,6 @@ func Run(name string, run func(context.Context) error) {
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
-
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
@@ -164,7 +163,6 @@ func WriteConfig(dir, program string, values map[string]string) (path string, er
 	}
 
 	path = filepath.Join(dir, program+".yaml")
-
 	return path, os.WriteFile(path, content, 0o600)
 }
 
@@ -188,7 +186,6 @@ func Request(ctx context.Context, method, url, body string, header http.Header) 
 	reason, err := io.ReadAll(io.LimitReader(resp.Body, 1000))
 
 	refusal := fmt.Errorf("%s answers %d to %.60q: %s", req.URL.Path, resp.StatusCode, body, bytes.TrimSpace(reason))
-
 	return nil, errors.Join(refusal, err)
 }
 

@@ -47,7 +47,6 @@ func Measure(processes ...Process) (Usage, error) {
 		if err == nil {
 			stat, err = proc.Stat()
 		}
-
 		if err != nil {
 			return u, fmt.Errorf("CPU time of %s: %w", p.Name, err)
 		}
@@ -81,13 +80,11 @@ func During(do func() error, processes ...Process) (Usage, error) {
 	if err == nil {
 		err = do()
 	}
-
 	if err != nil {
 		return nil, err
 	}
 
 	after, err := Measure(processes...)
-
 	return after.Since(before), err
 }
 

@@ -251,7 +251,6 @@ func (r *Receiver) insert(e Event) {
 		EventID:    e.EventID,
 		Attempt:    e.Attempt,
 	})
-
 	slices.SortStableFunc(line, func(a, b Entry) int {
 		return cmp.Or(a.OccurredAt.Compare(b.OccurredAt), cmp.Compare(snippets.Rank[a.Status], snippets.Rank[b.Status]))
 	})
