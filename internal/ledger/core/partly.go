@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -27,14 +26,15 @@ func (g *Gaps) Allow(err error) error {
 	return err
 }
 
-// MissingParts collects the errors of a list's parts. The zero value has none.
+// MissingParts counts the parts of a list that were asked for and that failed, and keeps the first error
+// of each kind. The zero value has none.
 type MissingParts struct {
 	asked, failed int
-	first         error // of a server that does not answer
-	defect        error // any other
+	first         error // the first error of a server that does not answer
+	defect        error // the first other error
 }
 
-// Note takes the errors of parts that were asked for; nil for one that was read.
+// Note counts parts that were asked for, by their errors: nil says that a part was read.
 func (m *MissingParts) Note(errs []error) {
 	m.asked += len(errs)
 	for _, err := range errs {
@@ -42,7 +42,7 @@ func (m *MissingParts) Note(errs []error) {
 	}
 }
 
-// Add takes one more error of a part that note has counted already.
+// Add takes a later error of a part that Note has counted as asked for. It ignores nil.
 func (m *MissingParts) Add(err error) {
 	if err == nil {
 		return
@@ -50,12 +50,16 @@ func (m *MissingParts) Add(err error) {
 
 	err = Failure(err)
 	if !errors.Is(err, delivery.ErrUnavailable) {
-		m.defect = cmp.Or(m.defect, err)
+		if m.defect == nil {
+			m.defect = err
+		}
 		return
 	}
 
 	m.failed++
-	m.first = cmp.Or(m.first, err)
+	if m.first == nil {
+		m.first = err
+	}
 }
 
 // Err returns nil when all parts were read, ErrIncomplete when some were, and else why none was. A

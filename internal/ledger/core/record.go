@@ -18,21 +18,24 @@ const (
 	ShrunkFormat = 2
 )
 
+// ErrShortRecord reports that a record ends before its last field, or that a number in it is no varint.
 var ErrShortRecord = errors.New("the record ends early")
 
 // Records are sequences of fields in a fixed order: numbers as varints, text
 // with its length in front, times in milliseconds with 0 for none.
 
+// AppendText appends a text to b: its length as a varint, then its bytes. Fields.Text reads it.
 func AppendText(b []byte, s string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s)))
 	return append(b, s...)
 }
 
+// AppendFloat appends the 8 bytes of an IEEE 754 number to b, the most significant first.
 func AppendFloat(b []byte, f float64) []byte {
 	return binary.BigEndian.AppendUint64(b, math.Float64bits(f))
 }
 
-// Millis is the stored form of a time; 0 is the zero time.
+// Millis returns the stored form of a time: milliseconds since 1970, or 0 for the zero time.
 func Millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -40,8 +43,9 @@ func Millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// EstimateOf is the stored form of an estimate of the drop-off: in ms since a day before the
-// creation of the order, so that four bytes hold it exactly (for 49 days); 0 is the zero time.
+// EstimateOf returns the stored form of an estimate of the drop-off: milliseconds since a day before
+// the creation of the order, so that four bytes hold 49 days exactly. It returns 0 for the zero time;
+// an estimate outside these days becomes the first or the last moment of them.
 func EstimateOf(created, estimate time.Time) uint32 {
 	if estimate.IsZero() {
 		return 0
@@ -51,6 +55,7 @@ func EstimateOf(created, estimate time.Time) uint32 {
 	return uint32(min(max(ms, 1), math.MaxUint32))
 }
 
+// TimeOf returns the time, in UTC, whose stored form is ms: it reverses Millis.
 func TimeOf(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -58,12 +63,14 @@ func TimeOf(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// Fields reads a record; after its end, zero values, and err stays set.
+// Fields reads a record field by field. A read beyond the end returns a zero value and sets Err, which
+// stays set, so that a caller may read all fields and look at Err once.
 type Fields struct {
-	Rest string
+	Rest string // what has not been read yet
 	Err  error
 }
 
+// uvarint reads a number of up to ten bytes, seven bits each, the least significant first.
 func (f *Fields) uvarint() uint64 {
 	var v uint64
 	for shift := 0; shift < 64; shift += 7 {
@@ -79,6 +86,7 @@ func (f *Fields) uvarint() uint64 {
 	return 0
 }
 
+// Take reads n bytes. If fewer are left, it returns none, sets Err and skips the rest of the record.
 func (f *Fields) Take(n int) string {
 	if n < 0 || n > len(f.Rest) {
 		f.Err, f.Rest = ErrShortRecord, ""
@@ -89,6 +97,7 @@ func (f *Fields) Take(n int) string {
 	return taken
 }
 
+// Text reads what AppendText has written.
 func (f *Fields) Text() string { return f.Take(int(min(f.uvarint(), math.MaxInt32))) }
 
 // uint reads a number of n bytes, 8 at most.
@@ -99,10 +108,19 @@ func (f *Fields) uint(n int) (v uint64) {
 	return v
 }
 
-func (f *Fields) Byte() byte     { return byte(f.uint(1)) }
+// Byte reads one byte.
+func (f *Fields) Byte() byte { return byte(f.uint(1)) }
+
+// Uint16 reads a number of two bytes, the most significant first.
 func (f *Fields) Uint16() uint16 { return uint16(f.uint(2)) }
+
+// Uint32 reads a number of four bytes, the most significant first.
 func (f *Fields) Uint32() uint32 { return uint32(f.uint(4)) }
+
+// Uint64 reads a number of eight bytes, the most significant first.
 func (f *Fields) Uint64() uint64 { return f.uint(8) }
+
+// float reads what AppendFloat has written.
 func (f *Fields) float() float64 { return math.Float64frombits(f.Uint64()) }
 
 // Codec writes a record or reads it, so that each format is one list of fields.
@@ -221,6 +239,7 @@ func (c *Codec) read(part any) {
 	}
 }
 
+// AppendLocation appends the 24 bytes of a location to b: latitude, longitude and time.
 func AppendLocation(b []byte, l delivery.Location) []byte {
 	b = AppendFloat(AppendFloat(b, l.Latitude), l.Longitude)
 	return binary.BigEndian.AppendUint64(b, uint64(Millis(l.At)))
@@ -252,10 +271,15 @@ const (
 	EntryErased   = 'E' // no courier, as order.lua takes entries to begin with one, and the time of the erasure
 )
 
-// AppendOrderRecord is the record of a new order that the given fleet takes.
-func AppendOrderRecord(b []byte, o *delivery.Order, terms *delivery.FleetTerms, flags byte, nonce uint64, fingerprint [16]byte) []byte {
+// AppendOrderRecord appends to b the record of a new order that the fleet of the given terms takes.
+// flags is FlagKeyIsExternal or 0; create_order.lua knows its own earlier run by the nonce, and a
+// repetition of the request by the fingerprint.
+func AppendOrderRecord(
+	b []byte, o *delivery.Order, terms *delivery.FleetTerms, flags byte, nonce uint64, fingerprint [16]byte,
+) []byte {
 	begin := len(b)
 	created := uint64(Millis(o.CreatedAt))
+
 	b = append(b, RecordFormat, byte(delivery.Searching), 0, flags)
 	b = binary.BigEndian.AppendUint64(b, o.Version)
 	b = binary.BigEndian.AppendUint64(b, created) // updated
@@ -267,9 +291,11 @@ func AppendOrderRecord(b []byte, o *delivery.Order, terms *delivery.FleetTerms, 
 	b = append(b, o.Account[:]...)
 	b = binary.BigEndian.AppendUint16(b, o.ID.Day())
 	b = append(b, make([]byte, 24)...) // location
-	b = append(b, 0, 0, 0, 0)
+	b = append(b, 0, 0, 0, 0)          // length of the document, set below
+
 	c := Codec{Out: b, Writing: true}
 	c.Terms(terms)
+
 	document := len(c.Out)
 	c.Document(&o.OrderDraft)
 	binary.BigEndian.PutUint32(c.Out[begin+OrderLengthAt:], uint32(len(c.Out)-document))
@@ -277,6 +303,7 @@ func AppendOrderRecord(b []byte, o *delivery.Order, terms *delivery.FleetTerms, 
 	return c.Out
 }
 
+// Terms is the entry of the fleet's terms, behind the head: id, minutes to pickup and of delivery, name.
 func (c *Codec) Terms(t *delivery.FleetTerms) {
 	pickup, dropoff := uint16(t.PickupMinutes), uint16(t.DeliveryMinutes)
 	c.All(t.ID[:], &pickup, &dropoff, &t.Name)
@@ -285,12 +312,14 @@ func (c *Codec) Terms(t *delivery.FleetTerms) {
 	}
 }
 
+// Document is the vendor's part of an order, which is as long as the head says.
 func (c *Codec) Document(d *delivery.OrderDraft) {
 	c.All(&d.ExternalStoreID, &d.ExternalOrderID, &d.OrderedAt, &d.ReadyAt, &d.Recipient.Name, &d.Recipient.Phone,
 		&d.Dropoff.Text, &d.Dropoff.Latitude, &d.Dropoff.Longitude, &d.Dropoff.BuildingNo, &d.Dropoff.DoorNo,
 		&d.Dropoff.Floor, &d.Dropoff.Note, &d.PackageNote, &d.OrderAmount, (*byte)(&d.Payment.Type), &d.Payment.CollectionAmount)
 }
 
+// AppendChange appends the entry of a change to b.
 func AppendChange(b []byte, c *delivery.Change) []byte {
 	return AppendEntry(b, entryChange, func(entry *Codec) { entry.change(c) })
 }
@@ -312,11 +341,13 @@ func (c *Codec) time48(at *time.Time) {
 	}
 }
 
-// AppendAccepted is the entry of a courier whose accept was confirmed.
+// AppendAccepted appends to b the entry of a courier whose accept was confirmed.
 func AppendAccepted(b []byte, courier delivery.Courier) []byte {
 	return AppendEntry(b, entryAccepted, func(entry *Codec) { entry.All(&courier) })
 }
 
+// AppendEntry appends to b an entry of the given kind, whose content format writes. The content must
+// be shorter than 64 KiB.
 func AppendEntry(b []byte, kind byte, format func(*Codec)) []byte {
 	c := Codec{Out: append(b, kind, 0, 0), Writing: true}
 	start := len(c.Out)
@@ -389,6 +420,8 @@ func (c *Codec) shrunk(o *delivery.Order) {
 // shrunkKindShift is where, above its status, a byte of a shrunk order has the kind of a change.
 const shrunkKindShift = 4
 
+// EncodeShrunk returns what shrink_orders.lua writes of an order besides its head: at least as many
+// bytes as stand in the head in the place of location and length, with zeros behind shorter content.
 func EncodeShrunk(o *delivery.Order) []byte {
 	c := Codec{Writing: true}
 	c.shrunk(o)
@@ -522,6 +555,7 @@ const (
 	EventLate   = 3 // a delivery reported too late: the version's place has its time, ms
 )
 
+// FlagText returns the stored form of a flag: 1 if it is set, else 0.
 func FlagText(b bool) string {
 	if b {
 		return "1"

@@ -172,11 +172,14 @@ func (l *Client) checkConfirming(ctx context.Context) error {
 	err := l.EachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
 		at := one.Options().Addr
 		if err := one.Do(ctx, "waitaof", 1, 0, 1).Err(); err != nil {
-			if text := err.Error(); strings.Contains(text, "unknown command") || strings.Contains(text, "appendonly is disabled") {
+			text := err.Error()
+			isUnsupported := strings.Contains(text, "unknown command") || strings.Contains(text, "appendonly is disabled")
+			if isUnsupported {
 				return fmt.Errorf("redis.durability: replica needs Valkey, or Redis 7.2 or later, with an append-only file: %w", err)
 			}
-			err = fmt.Errorf("asking for confirmations: %w: %w", delivery.ErrUnavailable, err) // such as a replica, before it is promoted
-			return away(at, err)
+
+			// Such as a replica, before it is promoted.
+			return away(at, fmt.Errorf("asking for confirmations: %w: %w", delivery.ErrUnavailable, err))
 		}
 
 		info, err := one.Info(ctx, "replication").Result()
@@ -185,12 +188,14 @@ func (l *Client) checkConfirming(ctx context.Context) error {
 		}
 
 		asked.Store(true)
-		there := ParseServer(at, info).Replicas
+		inSync := ParseServer(at, info).Replicas
 		switch {
-		case there > int64(l.Replicas):
-			return fmt.Errorf("%w: %s has %d replicas, and redis.replicas, which is the number of all, is %d", delivery.ErrUnavailable, at, there, l.Replicas)
-		case there < int64(l.Replicas):
-			l.Log.Warn("replicas are missing, without which nothing is answered", "master", at, "in sync", there, "redis.replicas", l.Replicas)
+		case inSync > int64(l.Replicas):
+			return fmt.Errorf("%w: %s has %d replicas, and redis.replicas, which is the number of all, is %d",
+				delivery.ErrUnavailable, at, inSync, l.Replicas)
+		case inSync < int64(l.Replicas):
+			l.Log.Warn("replicas are missing, without which nothing is answered",
+				"master", at, "in sync", inSync, "redis.replicas", l.Replicas)
 		}
 
 		return nil

@@ -43,34 +43,39 @@ func ParseEarlier(packed string) (all []EarlierSecret, err error) {
 	return all, nil
 }
 
+// PackEarlier returns the field earlier that holds the given secrets: it reverses ParseEarlier.
 func PackEarlier(all []EarlierSecret) string {
 	var b []byte
-	for _, one := range all {
-		ms := Millis(one.Until)
+	for _, secret := range all {
+		ms := Millis(secret.Until)
 		b = binary.BigEndian.AppendUint16(b, uint16(ms>>32))
 		b = binary.BigEndian.AppendUint32(b, uint32(ms))
-		b = binary.BigEndian.AppendUint16(b, uint16(len(one.Secret)))
-		b = append(b, one.Secret...)
+		b = binary.BigEndian.AppendUint16(b, uint16(len(secret.Secret)))
+		b = append(b, secret.Secret...)
 	}
 	return string(b)
 }
 
+// ValidSecrets returns a copy of the secrets without those whose time is over at now.
 func ValidSecrets(all []EarlierSecret, now time.Time) []EarlierSecret {
-	return slices.DeleteFunc(slices.Clone(all), func(one EarlierSecret) bool { return !now.Before(one.Until) })
+	return slices.DeleteFunc(slices.Clone(all), func(secret EarlierSecret) bool { return !now.Before(secret.Until) })
 }
 
-// KnowsSecret compares a client secret's SHA-256 with those that work, in constant time.
+// KnowsSecret reports whether a client secret's SHA-256 is that of the current secret or of an earlier
+// one that works at now. Each comparison takes constant time.
 func KnowsSecret(current string, earlier []EarlierSecret, secretHash [32]byte, now time.Time) bool {
 	right := subtle.ConstantTimeCompare([]byte(current), secretHash[:])
-	for _, one := range ValidSecrets(earlier, now) {
-		right |= subtle.ConstantTimeCompare([]byte(one.Secret), secretHash[:])
+	for _, secret := range ValidSecrets(earlier, now) {
+		right |= subtle.ConstantTimeCompare([]byte(secret.Secret), secretHash[:])
 	}
 	return right == 1
 }
 
+// TooManySecrets returns the refusal of a rotation while MostEarlier secrets still work.
 func TooManySecrets() error {
 	return delivery.Refuse(delivery.CodeTooManySecrets,
-		"%d earlier secrets still work, each for the 24 hours that were promised for it; wait until one has ended, or end them all with revokeOld", MostEarlier)
+		"%d earlier secrets still work, each for the 24 hours that were promised for it; "+
+			"wait until one has ended, or end them all with revokeOld", MostEarlier)
 }
 
 // SecretKeys are AES-256 keys by id. Current seals; the others open what is older.
@@ -93,6 +98,8 @@ func (k SecretKeys) Seal(owner []byte, secret string) (string, error) {
 	return k.Current + ":" + string(aead.Seal(nil, nil, []byte(secret), owner)), nil
 }
 
+// Open decrypts what Seal has sealed for the same owner. It fails when the text names no key or one
+// that is not in Keys, and when it was changed or sealed for another owner.
 func (k SecretKeys) Open(owner []byte, sealed string) (string, error) {
 	kid, rest, ok := strings.Cut(sealed, ":")
 	if !ok {
