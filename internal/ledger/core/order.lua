@@ -1,4 +1,4 @@
--- The order record's head, 138 bytes, offsets from 0 (record.go):
+-- The order record's head, 138 bytes, with offsets from 0, as SETRANGE and record.go count them:
 --   0 format 1   1 status 1   2 reported 1   3 flags 1   4 version 8
 --   12 updated ms 8   20 told 4   24 estimated 4   28 created ms 8
 --   36 polled us 8   44 courier update ms 8   52 nonce 8   60 fingerprint 16
@@ -11,17 +11,37 @@
 -- that the vendor was last told; the owner of the partition writes it. Estimated is the one that
 -- the fleet gave last; it may wait to be decided, and a decision about an earlier one leaves it.
 local ORDER_HEAD = 138
+
+-- The same layout with positions from 1, as sub and byte count them. SETRANGE takes one less.
+local ORDER_STATUS, ORDER_REPORTED, ORDER_FLAGS = 2, 3, 4
+local ORDER_VERSION_FIRST, ORDER_VERSION_LAST = 5, 12
+local ORDER_UPDATED_FIRST, ORDER_UPDATED_LAST = 13, 20
+local ORDER_TOLD_FIRST, ORDER_TOLD_LAST = 21, 24
+local ORDER_ESTIMATED_FIRST, ORDER_ESTIMATED_LAST = 25, 28
+local ORDER_CREATED_FIRST, ORDER_CREATED_LAST = 29, 36
+local ORDER_POLLED_FIRST, ORDER_POLLED_LAST = 37, 44
+local ORDER_COURIER_UPDATE_FIRST = 45
+local ORDER_NONCE_FIRST, ORDER_NONCE_LAST = 53, 60
+local ORDER_FINGERPRINT_FIRST, ORDER_FINGERPRINT_LAST = 61, 76
+local ORDER_ACCOUNT_FIRST, ORDER_ACCOUNT_LAST = 77, 92
+local ORDER_DAY_FIRST, ORDER_DAY_LAST = 93, 94
+local ORDER_LOCATION_FIRST = 95
+local ORDER_LOCATION_TIME_FIRST, ORDER_LOCATION_TIME_LAST = 111, 118
+local ORDER_LENGTH_FIRST, ORDER_LENGTH_LAST = 119, 122
+local ORDER_FLEET_FIRST, ORDER_FLEET_LAST = 123, 138
+
+-- Two of the statuses of the contract.
 local CANCELLED, DELIVERED = 8, 6
 
 local function order_head(key) return call('GETRANGE', key, 0, ORDER_HEAD - 1) end
-local function order_status(head) return byte(head, 2) end
-local function order_reported(head) return byte(head, 3) end
-local function order_told(head) return parse('>I4', sub(head, 21, 24)) end
-local function order_estimated(head) return parse('>I4', sub(head, 25, 28)) end
-local function order_created(head) return parse('>I8', sub(head, 29, 36)) end
-local function order_account(head) return sub(head, 77, 92) end
-local function order_fleet(head) return sub(head, 123, 138) end
-local function order_day(head) return sub(head, 93, 94) end
+local function order_status(head) return byte(head, ORDER_STATUS) end
+local function order_reported(head) return byte(head, ORDER_REPORTED) end
+local function order_told(head) return parse('>I4', sub(head, ORDER_TOLD_FIRST, ORDER_TOLD_LAST)) end
+local function order_estimated(head) return parse('>I4', sub(head, ORDER_ESTIMATED_FIRST, ORDER_ESTIMATED_LAST)) end
+local function order_created(head) return parse('>I8', sub(head, ORDER_CREATED_FIRST, ORDER_CREATED_LAST)) end
+local function order_account(head) return sub(head, ORDER_ACCOUNT_FIRST, ORDER_ACCOUNT_LAST) end
+local function order_fleet(head) return sub(head, ORDER_FLEET_FIRST, ORDER_FLEET_LAST) end
+local function order_day(head) return sub(head, ORDER_DAY_FIRST, ORDER_DAY_LAST) end
 
 -- Whether the courier of an entry ('A', its length, the courier) is the one who has
 -- the job: same, corrected (the same person, whose phone it is, but another name or
@@ -34,7 +54,8 @@ local function order_courier(order, entry)
     last = byte(order, at)
     length, factor, at = length + last % 128 * factor, factor * 128, at + 1
   until last < 128
-  at = at + length + parse('>I4', sub(order, 119, 122))
+
+  at = at + length + parse('>I4', sub(order, ORDER_LENGTH_FIRST, ORDER_LENGTH_LAST))
   local courier, whose, known = sub(entry, 4), 'none', false
   local phone = sub(courier, 1, 1 + byte(courier)) -- behind its length
   while at < #order do

@@ -17,6 +17,13 @@
 --   the id)
 -- Repeated call (the reply was lost): the order carries this call's nonce, so
 --   it answers recovered before any limit is consumed.
+local EVENT_DIGEST_FIRST, EVENT_DAY_LAST = 2, 15 -- in ARGV 1
+local NONCE_FIRST, NONCE_LAST = 2, 9 -- in ARGV 2
+local FINGERPRINT_FIRST, FINGERPRINT_LAST = 10, 25
+local OTHER_FLEETS_FIRST = 26
+local STORE_STATE, STORE_ACTIVE = 2, 3
+local STORE_FLEET_FIRST, STORE_FLEET_LAST = 11, 26
+
 local now, found, record, same = clock(), nil, nil, nil
 if KEYS[7] then
   found = call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7])
@@ -28,30 +35,38 @@ elseif KEYS[6] then
 else
   found = call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 end
+
 local order, store = found[2], found[3]
 
 if not open_windows(KEYS[1], found[1]) then return 'unknown' end
 local passes = check_limits(now)
-if order and sub(order, 53, 60) == sub(ARGV[2], 2, 9) then return reply('recovered', order) end
+if order and sub(order, ORDER_NONCE_FIRST, ORDER_NONCE_LAST) == sub(ARGV[2], NONCE_FIRST, NONCE_LAST) then
+  return reply('recovered', order)
+end
 if not passes then return reply('limited') end
 record_request()
 
 if suspended() then return reply_counted('suspended') end
 if record or same then
-  local name, payload = earlier_success(record, same, sub(ARGV[2], 10, 25), now, KEYS[1])
+  local name, payload = earlier_success(record, same, sub(ARGV[2], FINGERPRINT_FIRST, FINGERPRINT_LAST), now, KEYS[1])
   if name then return reply_counted(name, payload) end
 end
 
-if not store or byte(store, 2) ~= 3 then return reply_counted('store', store and sub(store, 2, 2)) end
-local fleet, number = sub(store, 11, 26), 3
-while ARGV[number] and find(ARGV[number], fleet, 123, true) ~= 123 do number = number + 1 end
-if not ARGV[number] then return reply_counted(why_not(ARGV[2], 26, fleet)) end
+if not store or byte(store, STORE_STATE) ~= STORE_ACTIVE then
+  return reply_counted('store', store and sub(store, STORE_STATE, STORE_STATE))
+end
+
+local fleet, number = sub(store, STORE_FLEET_FIRST, STORE_FLEET_LAST), 3
+while ARGV[number] and find(ARGV[number], fleet, ORDER_FLEET_FIRST, true) ~= ORDER_FLEET_FIRST do number = number + 1 end
+if not ARGV[number] then return reply_counted(why_not(ARGV[2], OTHER_FLEETS_FIRST, fleet)) end
 
 if order then return reply_counted('duplicate', order_day(order)) end
-local retired = found[4] and retired_day(KEYS[4], found[4], sub(ARGV[1], 2, 10))
+local retired = found[4] and retired_day(KEYS[4], found[4], sub(ARGV[1], EVENT_DIGEST_FIRST, EVENT_DIGEST_FIRST + RETIRED_DIGEST - 1))
 if retired then return reply_counted('duplicate', retired) end
 
 call('MSET', KEYS[1], recorded, KEYS[2], ARGV[number])
-if KEYS[7] then call('SET', KEYS[6], sub(ARGV[2], 10, 25) .. sub(ARGV[1], 2, 15), 'PX', '86400000') end
+if KEYS[7] then
+  call('SET', KEYS[6], sub(ARGV[2], FINGERPRINT_FIRST, FINGERPRINT_LAST) .. sub(ARGV[1], EVENT_DIGEST_FIRST, EVENT_DAY_LAST), 'PX', '86400000')
+end
 call('XADD', KEYS[5], '*', 'e', ARGV[1])
 return reply('created', fleet)

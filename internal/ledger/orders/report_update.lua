@@ -20,13 +20,16 @@
 --   appended again; the worker drops it as a repetition.
 local ACCEPT, STATUS = 1, 2
 local LEAST_REVISION, DAY = 60000, 86400000 -- ms; the first as in delivery/moves.go
+
 local kind = tonumber(ARGV[3])
 local handed_over = false
 local order = kind == STATUS and order_head(KEYS[1]) or call('GET', KEYS[1])
 if not order or order == '' or order_fleet(order) ~= ARGV[1] or order_day(order) ~= ARGV[2] then return 'not_found\n' end
+
 local function refuse(why) return why .. '\n' .. call('GET', KEYS[1]) end
+
 local wanted, now = tonumber(ARGV[4]), pack('>I8', tonumber(ARGV[5]))
-local status, reported, flags = order_status(order), order_reported(order), byte(order, 4)
+local status, reported, flags = order_status(order), order_reported(order), byte(order, ORDER_FLAGS)
 local ended, forward = status >= DELIVERED, wanted > reported and wanted <= DELIVERED and kind <= STATUS
 local latest = max(reported, ended and 0 or status)
 
@@ -35,13 +38,14 @@ local latest = max(reported, ended and 0 or status)
 local given, estimated = tonumber(ARGV[11]), order_estimated(order)
 if given > 0 then given = max(given - order_created(order) + DAY, 1) end
 local before = estimated > 0 and estimated or order_told(order)
+
 local differs = given > 0 and (before == 0 or max(given - before, before - given) >= LEAST_REVISION)
 local may_revise = differs and not ended and latest < DELIVERED and flags < 2 * tonumber(ARGV[10])
 local revises = may_revise and kind == STATUS and wanted == latest
 
 if kind == STATUS and not revises then
   if wanted <= latest or status == DELIVERED and wanted <= DELIVERED then
-    if not ended then call('SETRANGE', KEYS[1], 44, now) end
+    if not ended then call('SETRANGE', KEYS[1], ORDER_COURIER_UPDATE_FIRST - 1, now) end
     return 'known\n' .. char(status)
   end
   -- Once for each order a delivery is taken that comes after the end: cash may have
@@ -49,6 +53,7 @@ if kind == STATUS and not revises then
   if ended and wanted ~= DELIVERED then return refuse('ended') end
 elseif kind ~= STATUS then
   if ended then return refuse('ended') end
+
   local whose = order_courier(order, ARGV[7])
   revises = may_revise and kind == ACCEPT and whose == 'same'
   if whose == 'same' and not revises then return 'known\n' .. char(status) end
@@ -56,16 +61,21 @@ elseif kind ~= STATUS then
   handed_over = whose == 'other'
   if kind > STATUS and max(reported, status) < 2 then return refuse('unassigned') end
 end
+
 if not forward and (kind ~= ACCEPT or revises) then
   if flags >= 2 * tonumber(ARGV[8]) then return refuse('too_many') end
   flags = flags + 2
 end
+
 -- Only the acceptance of a first courier gets here without being a step forward or a revision.
 local first_courier = kind == ACCEPT and not forward and not revises
 if (forward or revises or first_courier and differs) and given > 0 then estimated = given end
+
 call('XADD', KEYS[2], '*', 'u', ARGV[6])
-call('SETRANGE', KEYS[1], 2, char(forward and wanted or reported, flags) .. sub(order, 5, 24) .. pack('>I4', estimated)
-  .. sub(order, 29, 44) .. now)
-if handed_over then call('SETRANGE', KEYS[1], 94, ARGV[9]) end
+call('SETRANGE', KEYS[1], ORDER_REPORTED - 1, char(forward and wanted or reported, flags)
+  .. sub(order, ORDER_VERSION_FIRST, ORDER_TOLD_LAST) .. pack('>I4', estimated)
+  .. sub(order, ORDER_CREATED_FIRST, ORDER_POLLED_LAST) .. now)
+if handed_over then call('SETRANGE', KEYS[1], ORDER_LOCATION_FIRST - 1, ARGV[9]) end
 if kind ~= STATUS and not revises then call('APPEND', KEYS[1], ARGV[7]) end
+
 return 'taken\n' .. char(status)
