@@ -51,9 +51,11 @@ local becomes_pending = moves and is_pending(record)
 if is_new or becomes_pending then
   local limits = call('HGET', KEYS[5], 'limits')
   limits = limits and cjson.decode(limits) or {}
+
   if is_new and exceeds(call('SCARD', KEYS[2]), limits.maxStores) then
     return 'too_many_stores\n' .. limits.maxStores
   end
+
   if becomes_pending and exceeds(tonumber(call('HGET', KEYS[6], fleet_of(record)) or 0), limits.maxPendingStores) then
     return 'too_many_pending\n' .. limits.maxPendingStores
   end
@@ -62,6 +64,7 @@ end
 call('SET', KEYS[1], record)
 call('SADD', KEYS[2], digest)
 if is_new then call('ZADD', prefix .. 'Wt', 0, account) end
+
 if moves then
   if has_fleet(old) then remove_from_lists(old) end
   if has_fleet(record) then add_to_lists(record) end
@@ -72,14 +75,17 @@ if moves then
   end
   if is_pending(record) then call('HINCRBY', KEYS[6], fleet_of(record), 1) end
 end
+
 if ARGV[4] == '0' then
   call('ZREM', KEYS[3], digest)
 else
   call('ZADD', KEYS[3], ARGV[4], digest)
 end
+
 for i = 7, #ARGV, 2 do
   call('SET', prefix .. 'n' .. ARGV[i], ARGV[i + 1], 'PX', ARGV[6])
   local id = call('XADD', KEYS[4], '*', 'e', '\2' .. ARGV[i])
   index_events(prefix, sub(ARGV[i + 1], 2, 17), id, 'e', '\2' .. ARGV[i])
 end
+
 return 'written'

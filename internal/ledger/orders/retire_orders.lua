@@ -69,9 +69,11 @@ local function remember(digest, day)
   if ids >= buckets * IDS_PER_BUCKET and buckets < MOST_BUCKETS then add_bucket() end
 end
 
+local DIGEST_LAST, DAY_FIRST, DAY_LAST = 12, 13, 14 -- in a member of the list
+
 local members, retired, is_retired = call('LRANGE', KEYS[1], 0, tonumber(ARGV[3]) - 1), {}, {}
 for _, member in ipairs(members) do
-  local key, day = prefix .. 'o' .. sub(member, 1, 12), sub(member, 13, 14)
+  local key, day = prefix .. 'o' .. sub(member, 1, DIGEST_LAST), sub(member, DAY_FIRST, DAY_LAST)
   local head = is_retired[key] and '' or order_head(key) -- an order may be listed twice
   if head ~= '' and order_day(head) == day and order_status(head) >= DELIVERED then
     remember(sub(member, 1, RETIRED_DIGEST), day)
@@ -81,10 +83,12 @@ for _, member in ipairs(members) do
     retired[#retired + 1], is_retired[key] = key, true
   end
 end
+
 if #retired > 0 then
   write_index()
   call('DEL', unpack(retired))
 end
+
 call('LTRIM', KEYS[1], #members, -1)
 if call('LLEN', KEYS[1]) == 0 then call('ZREM', KEYS[2], ARGV[2]) end
 return #members
