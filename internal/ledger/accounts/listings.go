@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -28,13 +27,15 @@ func (l *Accounts) NamesKey() string { return l.core.Global.Prefix + "names" }
 // nameTail is the length of what follows the folded name in a member.
 const nameTail = 1 + len(delivery.AccountID{}) + 8
 
+// NameMember returns what stands in the list of names for an account: the folded name, a zero byte,
+// the account's id and the revision of the name. SplitName reads it.
 func NameMember(id delivery.AccountID, name string, revision uint64) string {
 	member := append([]byte(delivery.FoldName(name)), 0)
 	member = append(member, id[:]...)
 	return string(binary.BigEndian.AppendUint64(member, revision))
 }
 
-// SplitName reads a member of the names. ok is false for what is none.
+// SplitName reads a member of the list of names. ok is false if the text is not such a member.
 func SplitName(member string) (folded string, id delivery.AccountID, revision uint64, ok bool) {
 	end := len(member) - nameTail
 	if end < 0 || member[end] != 0 {
@@ -257,7 +258,10 @@ func (l *Accounts) statePage(ctx context.Context, f AccountFilter, cursor string
 
 	accounts := slices.DeleteFunc(core.Present(read), func(a *delivery.Account) bool { return !f.matches(a) })
 
-	return accounts, next, cmp.Or(incomplete, err)
+	if incomplete != nil {
+		return accounts, next, incomplete
+	}
+	return accounts, next, err
 }
 
 // stateList is the list of a state, and the part of it that counts now.
@@ -308,7 +312,10 @@ func (l *Accounts) Counts(ctx context.Context) (counts AccountCounts, err error)
 		if err != nil && !errors.Is(err, core.ErrIncomplete) {
 			return AccountCounts{}, err
 		}
-		gaps = cmp.Or(gaps, err)
+
+		if gaps == nil {
+			gaps = err
+		}
 	}
 
 	return counts, gaps

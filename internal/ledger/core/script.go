@@ -168,6 +168,7 @@ func NewLibrary(cfg *Config, packages []Operations, cluster bool) (*library, err
 	return l, nil
 }
 
+// UnreadableReply returns the error for a script's reply that does not have the script's form.
 func UnreadableReply(script string) error { return fmt.Errorf("script %s: unreadable reply", script) }
 
 // stripComments drops whole-line comments, which the server would keep and hash.
@@ -181,6 +182,7 @@ func stripComments(source string) string {
 	return b.String()
 }
 
+// LibraryPrefix begins the names of this service's function libraries; a digest of the text follows.
 const LibraryPrefix = "vendorapi_"
 
 // LibrariesKept is longer than a rolling upgrade, or two releases would load in turns.
@@ -264,6 +266,7 @@ func (l *Client) CheckScripts(ctx context.Context, servers []Server) error {
 	return nil
 }
 
+// LibrariesKey returns the global key under which releases note that they use a library.
 func (l *Client) LibrariesKey() string { return l.Global.Prefix + "libraries" }
 
 // noteLibrary notes that the library is in use. A Redis without memory refuses that, which is no

@@ -309,7 +309,9 @@ func (l *Ownership) Advances(steps []*Step) (calls []core.Call, stepsOf [][]int)
 	return calls, stepsOf
 }
 
-// Read takes what a script, advance or renew_tokens, has answered about the step.
+// Read takes what a script, advance or renew_tokens, has answered about the step. It returns nil if the
+// step was committed, ErrNotOwner if the stored token is another, and core.ErrConflict, with Conflicts
+// set, if orders were changed since they were read.
 func (s *Step) Read(script string, values []any) error {
 	if len(values) == 0 {
 		return core.UnreadableReply(script)

@@ -1,7 +1,6 @@
 package partitions
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -98,14 +97,18 @@ func codeLine(c *core.Codec, a *AttemptRecord, kind byte) {
 	a.Replay, a.Probe, a.Millis = flags&lineReplay != 0, flags&lineOfProbe != 0, int64(millis)
 }
 
+// AppendLine appends to b the attempt as a line of the given kind of the attempt log.
 func (a *AttemptRecord) AppendLine(b []byte, kind byte) []byte {
 	c := core.Codec{Out: append(b, kind), Writing: true}
 	codeLine(&c, a, kind)
 	return c.Out
 }
 
+// DecodeLine reads a line of the attempt log of an endpoint in partition r. It fails when the line is of
+// an unknown kind, ends early or names no event; the attempt beside an error is incomplete.
 func DecodeLine(r core.Partition, line string) (a AttemptRecord, err error) {
 	c := core.Codec{Fields: core.Fields{Rest: line}}
+
 	kind := c.Byte()
 	switch kind {
 	case LineAttempt, lineProbe:
@@ -115,7 +118,9 @@ func DecodeLine(r core.Partition, line string) (a AttemptRecord, err error) {
 	}
 
 	event, err := ParseEvent(r, a.Subject)
-	err = cmp.Or(c.Err, err)
+	if c.Err != nil {
+		err = c.Err
+	}
 	if err != nil {
 		return a, fmt.Errorf("attempt log: %w", err)
 	}

@@ -87,41 +87,65 @@ func courierTexts(c *delivery.Courier) int {
 	return len(c.Phone) + len(c.Name) + len(c.VehicleType)
 }
 
-// Names of events in a schedule: an order's version, as streams name it, or a notice (kind, event id).
+// VersionKey returns the name in a schedule of the event of an order's version, which is also how
+// streams name it.
 func VersionKey(id delivery.OrderID, version uint64, kind delivery.ChangeKind) string {
 	return string(core.AppendOrderEvent(nil, id, version, kind))
 }
 
+// NoticeKey returns the name in a schedule of a notice: the kind of event and the event id.
 func NoticeKey(eventID string) string { return string(rune(core.EventNotice)) + eventID }
 
-// OfOrder is the event of an order's version; nil: it has no version of that sequence.
+// OfOrder returns the event of a version of the order, or nil if the order has no such version.
 func OfOrder(o *delivery.Order, version uint64) *Delivery {
 	change, ok := o.At(version)
 	if !ok {
 		return nil
 	}
-	return &Delivery{Account: o.Account, Key: VersionKey(o.ID, change.Version, change.Kind), EventID: delivery.EventID(o.ID, change.Version),
-		Type: change.Kind.EventType(), OccurredAt: change.At, Order: o, Version: change.Version}
+
+	return &Delivery{
+		Account:    o.Account,
+		Key:        VersionKey(o.ID, change.Version, change.Kind),
+		EventID:    delivery.EventID(o.ID, change.Version),
+		Type:       change.Kind.EventType(),
+		OccurredAt: change.At,
+		Order:      o,
+		Version:    change.Version,
+	}
 }
 
-// Ping is a webhook.test event to probe an idle receiver; its id is made of account and time.
+// Ping returns a webhook.test event that probes an idle receiver. Its id is made of account and time, so
+// a repeated call for the same millisecond returns the same event.
 func Ping(account delivery.AccountID, at time.Time) *Delivery {
 	id := hex.EncodeToString(binary.BigEndian.AppendUint64(account[:], uint64(at.UnixMilli())))
-	return &Delivery{Account: account, EventID: "evt_ping_" + id, Type: delivery.WebhookTest, OccurredAt: at, Data: TestData(account)}
+
+	return &Delivery{
+		Account:    account,
+		EventID:    "evt_ping_" + id,
+		Type:       delivery.WebhookTest,
+		OccurredAt: at,
+		Data:       TestData(account),
+	}
 }
 
 // Scheduled is an event in the schedule of an endpoint.
 type Scheduled struct {
-	Key        string
-	Due        int64 // ms
-	Attempts   int   // made
-	ReplayedAt int64 // when the replay that has added it was asked for, ms; 0: it waits by itself
-	AskedAt    int64 // when a replay last asked for it while it waited, ms; 0: none has
-	Delivery   *Delivery
-	Gone       string // why it can never be sent; empty: it can
+	Key      string
+	Due      int64 // when the event is to be sent next, in ms since 1970
+	Attempts int   // how many attempts have been made
+
+	// ReplayedAt is when the replay that scheduled the event was asked for, in ms since 1970. It is 0
+	// for an event that no replay has scheduled.
+	ReplayedAt int64
+
+	// AskedAt is when a replay last asked for the event while it waited, in ms since 1970; 0 if none has.
+	AskedAt int64
+
+	Delivery *Delivery
+	Gone     string // why the event can never be sent; empty if it can
 }
 
-// attemptsText is what the hash of attempts keeps of an event.
+// attemptsText returns what the hash of attempts keeps of an event; ParseAttempts reads it.
 func attemptsText(attempts int, replayedAt int64) string {
 	if replayedAt == 0 {
 		return strconv.Itoa(attempts)
@@ -129,6 +153,8 @@ func attemptsText(attempts int, replayedAt int64) string {
 	return strconv.Itoa(attempts) + "@" + strconv.FormatInt(replayedAt, 10)
 }
 
+// ParseAttempts sets Attempts, ReplayedAt and AskedAt from what the hash of attempts keeps of the event:
+// the number of attempts, then @ and ReplayedAt, then + and AskedAt. A missing part is 0.
 func (s *Scheduled) ParseAttempts(text string) {
 	text, asked, _ := strings.Cut(text, "+")
 	attempts, replayed, _ := strings.Cut(text, "@")

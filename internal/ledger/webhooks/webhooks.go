@@ -1,7 +1,6 @@
 package webhooks
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -404,7 +403,11 @@ func (l *Webhooks) receivers(ctx context.Context, scores core.ScoreRange, cursor
 	if err != nil && !errors.Is(err, core.ErrIncomplete) {
 		return nil, "", err
 	}
-	return endpoints, next, cmp.Or(incomplete, err)
+
+	if incomplete != nil {
+		return endpoints, next, incomplete
+	}
+	return endpoints, next, err
 }
 
 // EndpointsOf reads the receivers of accounts, in their order, without those that have none. With
@@ -487,6 +490,8 @@ func (l *Webhooks) Publish(ctx context.Context, notices ...accounts.Notice) erro
 	return nil
 }
 
+// PublishAs stores a notice under the given event id, for as long as lifetime, and appends its event to
+// the account's partition. It returns eventID, also beside an error.
 func (l *Webhooks) PublishAs(ctx context.Context, n *accounts.Notice, eventID string, lifetime time.Duration) (string, error) {
 	r := l.core.PartitionOf(n.Account)
 	_, err := l.core.Run(ctx, "publish_notices", []string{r.Key(core.KindEvents)},
