@@ -14,7 +14,9 @@ import (
 const RefusalHeld = time.Second
 
 const (
+	// RefusalShards is how many parts the remembered refusals have, each with a lock of its own.
 	RefusalShards = 64
+
 	// RefusalsKept bounds a shard. A full one is emptied, which costs one script a refusal.
 	RefusalsKept = 1024
 )
@@ -22,7 +24,7 @@ const (
 // RefusedRequests remembers what Redis has just refused, so that a caller who goes on asking
 // costs Redis next to nothing. It refuses nothing that Redis would admit: a refusal is
 // repeated up to the moment that Redis named, counted from when Redis was asked, and for
-// refusalHeld at most.
+// RefusalHeld at most.
 type RefusedRequests [RefusalShards]refusalShard
 
 // refusalShard has the refusals of the accounts whose ids end alike.

@@ -16,7 +16,7 @@ import (
 	"vendorapi/internal/ledger/orders"
 )
 
-// ErrNotOwner says that the partition has another owner, or none.
+// ErrNotOwner reports that a step was refused because the partition has another owner, or none.
 var ErrNotOwner = errors.New("the partition has another owner")
 
 // Step is what the owner of a partition changes at once, all or nothing.
@@ -209,9 +209,11 @@ func (s *Step) Empty() bool {
 	return len(s.commands)+len(s.outcomes)+len(s.tries)+len(s.changes)+len(s.events)+len(s.adds)+len(s.removes) == 0
 }
 
-// WordsAtOnce is less than Lua can spread.
+// WordsAtOnce bounds the arguments that one command of a step gets: Lua has room for less than 8,000.
 const WordsAtOnce = 4000
 
+// Call returns the call of advance.lua that writes the step. It adds what the step has collected to the
+// step's commands, so a second call would write that twice.
 func (s *Step) Call() core.Call {
 	for key, members := range s.adds {
 		for page := range slices.Chunk(members, WordsAtOnce) {
@@ -311,7 +313,8 @@ func (l *Ownership) Advances(steps []*Step) (calls []core.Call, stepsOf [][]int)
 
 // Read takes what a script, advance or renew_tokens, has answered about the step. It returns nil if the
 // step was committed, ErrNotOwner if the stored token is another, and core.ErrConflict, with Conflicts
-// set, if orders were changed since they were read.
+// set, if orders were changed since they were read. Any other answer, repeated among them, is an error
+// of another kind.
 func (s *Step) Read(script string, values []any) error {
 	if len(values) == 0 {
 		return core.UnreadableReply(script)
